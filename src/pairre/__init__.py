@@ -1,0 +1,36 @@
+"""PairRE: knowledge-graph completion from a file of triples to ranked, named predictions.
+
+>>> import pairre
+>>> graph = pairre.load_graph("atlas")
+>>> run = pairre.train(graph)
+>>> pairre.evaluate(run)["both"]["mrr"]
+>>> pairre.predict(run, head="France", relation="borders")
+>>> run.save("runs/atlas")
+"""
+
+__version__ = "0.1.0"
+
+from pairre.errors import PairREError
+from pairre.evaluate import evaluate
+from pairre.graph import Graph, load_graph
+from pairre.graph.statistics import graph_statistics
+from pairre.predict import Prediction, predict
+from pairre.recipe import Recipe, default_recipe, load_recipe
+from pairre.runs import Run, load_run
+from pairre.train import train
+
+__all__ = [
+    "Graph",
+    "PairREError",
+    "Prediction",
+    "Recipe",
+    "Run",
+    "default_recipe",
+    "evaluate",
+    "graph_statistics",
+    "load_graph",
+    "load_recipe",
+    "load_run",
+    "predict",
+    "train",
+]

@@ -1,0 +1,298 @@
+"""The command line: parse, call one function, print. Errors of the user become one line and exit code 2."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from pairre import __version__, tables
+from pairre.errors import PairREError, RecipeError
+from pairre.evaluate import By, evaluate
+from pairre.files import write_json
+from pairre.graph import Graph, Split, load_graph
+from pairre.graph.benchmarks import BENCHMARKS
+from pairre.graph.split import DEFAULT_FRACTIONS
+from pairre.graph.statistics import graph_statistics
+from pairre.predict import predict
+from pairre.recipe import keys, load_recipe, recipe_names
+from pairre.runs import load_run
+from pairre.train import TrainingInterruptedError, train
+
+app = typer.Typer(
+    name="pairre",
+    help="Knowledge-graph completion with PairRE: a graph in, ranked predictions out.\n\n"
+    "Start with:  pairre train atlas --out runs/atlas",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+out, err = Console(), Console(stderr=True)
+
+
+class SplitName(StrEnum):
+    """Splits that can be evaluated."""
+
+    train = "train"
+    valid = "valid"
+    test = "test"
+
+
+class Grouping(StrEnum):
+    """How an evaluation can be broken down."""
+
+    side = "side"
+    relation = "relation"
+    category = "category"
+
+
+class Format(StrEnum):
+    """How predictions can be printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+GraphArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="GRAPH",
+        help="A file of triples (.tsv .txt .csv .parquet .nt .nq .ttl .rdf .xml .jsonld, also .gz or .zst), a folder "
+        "with train/valid/test, or a name: `atlas` is bundled, `pairre graphs` lists the public benchmarks.",
+    ),
+]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `pairre train`.")]
+Device = Annotated[str, typer.Option(help="`auto` (the GPU if there is one), `cpu`, `cuda` or `cuda:1`.")]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="Columns of head, relation and tail, by name or by number from 1: `--columns from,type,to`."),
+]
+Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether files start with a header.")]
+Delimiter = Annotated[str | None, typer.Option(help="Delimiter of text files, if it is not found out rightly.")]
+Shares = Annotated[str, typer.Option("--split", help="Shares of train/valid/test when GRAPH is one file.")]
+SplitSeed = Annotated[int, typer.Option(help="Seed of that split.", min=0)]
+
+
+@app.command()
+def stats(
+    graph: GraphArgument,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON with every relation.")] = False,
+    columns: Columns = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    split: Shares = "90/5/5",
+    split_seed: SplitSeed = 0,
+) -> None:
+    """Show what a graph is like: sizes, faults, relation categories, the most frequent relations."""
+    statistics = graph_statistics(_load(graph, columns, header, delimiter, split, split_seed))
+    if as_json:
+        print(json.dumps(statistics.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        out.print(*tables.statistics_tables(statistics), sep="\n")
+
+
+@app.command("train")
+def train_command(
+    graph: GraphArgument,
+    run: Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make (or to --resume).")],
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="A TOML file, or a name (`pairre recipes`). Without one, picked from the size of the graph."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. `--set train.lr=1e-3`. Repeatable."),
+    ] = None,
+    device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped, killed or cut off.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard.")] = False,
+    columns: Columns = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    split: Shares = "90/5/5",
+    split_seed: SplitSeed = 0,
+) -> None:
+    """Train on a graph, keep the best weights, and rank the test split at the end.
+
+    Ctrl-C saves and stops; the same command with `--resume` goes on, on the CPU to the very bits an unbroken run has.
+    """
+    loaded = _load(graph, columns, header, delimiter, split, split_seed)
+    trained = train(
+        loaded, recipe, overrides=settings or (), out=run, resume=resume, device=device, tensorboard=tensorboard
+    )
+    metrics_file = run / "metrics.json"
+    if metrics_file.exists():
+        out.print(tables.metrics_table(json.loads(metrics_file.read_text(encoding="utf-8"))))
+    out.print(f"The run is in {run}. Next:", highlight=False)
+    head, relation, _ = next(trained.graph.names(trained.graph.train[:1]))
+    out.print(f"  pairre evaluate {run} --by category", highlight=False)
+    out.print(f'  pairre predict {run} --head "{head}" --relation "{relation}"', highlight=False, markup=False)
+
+
+@app.command("evaluate")
+def evaluate_command(
+    run: RunArgument,
+    split: Annotated[SplitName, typer.Option(help="Which triples are ranked.")] = SplitName.test,
+    by: Annotated[Grouping, typer.Option(help="Break the metrics down.")] = Grouping.side,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write them as JSON; - prints.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Rank each triple of a split among all heads and all tails, other known triples left out.
+
+    Ties count as the mean of the best and the worst rank; both extremes and a 95% bootstrap interval are shown beside.
+    """
+    opened = load_run(run, device)
+    total = 2 * len(opened.graph.split(cast(Split, split.value))) * opened.graph.num_entities
+    with _progress("ranking", total) as advance:
+        result = evaluate(opened, cast(Split, split.value), cast(By, by.value), advance)
+    if json_file == Path("-"):
+        print(json.dumps(result, indent=2, ensure_ascii=False))
+        return
+    if json_file is not None:
+        write_json(json_file, result)
+    out.print(*tables.evaluation_tables(result), sep="\n")
+
+
+@app.command("predict")
+def predict_command(
+    run: RunArgument,
+    head: Annotated[str | None, typer.Option(help="Name of the head entity.")] = None,
+    relation: Annotated[str | None, typer.Option(help="Name of the relation.")] = None,
+    tail: Annotated[str | None, typer.Option(help="Name of the tail entity.")] = None,
+    k: Annotated[int, typer.Option("-k", help="How many answers.", min=1)] = 10,
+    known: Annotated[bool, typer.Option("--known/--no-known", help="Keep triples the graph has, marked.")] = False,
+    format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
+    device: Device = "auto",
+) -> None:
+    """Name the most plausible tails of a head and relation, heads of a relation and tail, or relations of two entities."""
+    answers = predict(load_run(run, device), head=head, relation=relation, tail=tail, k=k, known=known)
+    rows = [asdict(answer) for answer in answers]
+    if format is Format.json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+    elif format is Format.csv:
+        writer = csv.DictWriter(sys.stdout, ["rank", "head", "relation", "tail", "score", "known"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        out.print(tables.predictions_table(answers))
+
+
+@app.command()
+def graphs() -> None:
+    """List the graphs that go by a name, with their sizes and licences."""
+    out.print(tables.benchmarks_table(BENCHMARKS))
+
+
+@app.command()
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Print this recipe whole, as TOML.")] = None,
+) -> None:
+    """List the recipes that come with pairre and every key a recipe may set."""
+    if name is not None:
+        print(load_recipe(name).to_toml(), end="")
+    else:
+        out.print("Recipes: " + ", ".join(recipe_names()), highlight=False)
+        out.print(tables.keys_table(keys()))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"pairre {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Options of every command."""
+
+
+def _load(
+    graph: str, columns: str | None, header: bool | None, delimiter: str | None, split: str, seed: int
+) -> Graph:
+    picked = tuple(c.strip() for c in columns.split(",")) if columns else None
+    if picked is not None and len(picked) != 3:
+        raise PairREError(f"--columns {columns}: three columns expected, head,relation,tail")
+    return load_graph(
+        graph,
+        columns=cast("tuple[str, str, str] | None", picked),
+        header=header,
+        delimiter=_delimiter(delimiter),
+        split=_shares(split),
+        seed=seed,
+    )
+
+
+def _delimiter(text: str | None) -> str | None:
+    if text is None:
+        return None
+    character = {"\\t": "\t", "tab": "\t", "comma": ",", "space": " "}.get(text, text)
+    if len(character) != 1:
+        raise PairREError(f"--delimiter {text}: one character expected, or tab, comma, space")
+    return character
+
+
+def _shares(text: str) -> tuple[float, float, float]:
+    if text == "90/5/5":
+        return DEFAULT_FRACTIONS
+    try:
+        train_share, valid_share, test_share = (float(part) / 100 for part in text.split("/"))
+    except ValueError:
+        raise PairREError(f"--split {text}: three shares expected, e.g. 90/5/5") from None
+    return train_share, valid_share, test_share
+
+
+@contextmanager
+def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, nothing elsewhere."""
+    columns = (TextColumn(what), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda amount: bar.advance(task, amount)
+
+
+class _Notes(logging.Handler):
+    """Warnings of the library, one line each on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print(f"note: {record.getMessage()}", highlight=False, markup=False, soft_wrap=True, style="yellow")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit."""
+    log = logging.getLogger("pairre")
+    log.handlers, log.propagate = [_Notes()], False
+    try:
+        app(arguments, standalone_mode=True)
+    except TrainingInterruptedError as stop:
+        _fail(str(stop), stop.exit_code)
+    except RecipeError as error:
+        _fail(f"{error} (pairre recipes lists every key)" if "unknown" in str(error) else str(error), 2)
+    except PairREError as error:
+        _fail(str(error), 2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise SystemExit(1) from None
+
+
+def _fail(message: str, code: Any) -> None:
+    err.print(f"pairre: {message}", highlight=False, markup=False, soft_wrap=True)
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""Which device computes: picked once, said in words."""
+
+from __future__ import annotations
+
+import torch
+
+from pairre.errors import DeviceError, suggest
+
+_KINDS = ("auto", "cpu", "cuda")
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """`auto` is the GPU where there is one, else the CPU; `cuda:1` names one of several."""
+    kind = name.split(":")[0]
+    if kind not in _KINDS:
+        raise DeviceError(f"device '{name}': unknown{suggest(name, _KINDS)}; devices: {', '.join(_KINDS)}")
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise DeviceError(f"device '{name}': write cpu, cuda or cuda:0") from None
+    if kind == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise DeviceError(
+            f"device '{name}': this machine has {torch.cuda.device_count()} CUDA devices; try --device cpu"
+        )
+    return device

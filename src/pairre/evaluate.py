@@ -1,0 +1,178 @@
+"""Filtered ranks → metrics: how a test triple fares among all heads and among all tails.
+
+N triples, B queries at a time, E entities. Scores exist for B queries and a chunk of entities at a time, so memory is
+bounded whatever E is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pairre.errors import GraphError
+from pairre.graph import KnownTriples, Side, Split
+from pairre.graph.index import COLUMN
+from pairre.graph.statistics import CATEGORIES, relation_categories
+from pairre.models import Model
+from pairre.runs import Run
+
+log = logging.getLogger("pairre")
+Metrics = dict[str, float]
+By = Literal["side", "relation", "category"]
+HITS = (1, 3, 10)
+_SIDES: tuple[Side, Side] = ("head", "tail")
+_SCORES = 1 << 21  # scores held at a time
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """How one side of N triples fared: candidates that score higher, that tie, and all there were, itself included."""
+
+    higher: Tensor  # [N] int64
+    equal: Tensor  # [N] int64
+    num_candidates: Tensor  # [N] int64
+
+    @property
+    def optimistic(self) -> Tensor:
+        """Ties lose to the true entity."""
+        return (self.higher + 1).double()
+
+    @property
+    def pessimistic(self) -> Tensor:
+        """Ties win over the true entity."""
+        return (self.higher + self.equal + 1).double()
+
+    @property
+    def realistic(self) -> Tensor:
+        """The mean of the two: a constant scorer lands in the middle."""
+        return (self.optimistic + self.pessimistic) / 2
+
+
+def rank(
+    model: Model, triples: Tensor, known: KnownTriples, side: Side, progress: Callable[[int], None] = lambda _: None
+) -> Ranks:
+    """Rank the true entity on `side` of [N, 3] triples among all entities, other known ones left out."""
+    device = model.entity.device
+    triples = triples.to(device, torch.int64)
+    known = known.to(device)
+    higher = torch.zeros(len(triples), dtype=torch.int64, device=device)
+    equal = torch.zeros_like(higher)
+    with torch.no_grad():
+        true = _true_scores(model, triples, side)
+        for first, rows in model.candidate_chunks():
+            for part in _batches(len(triples), max(16, _SCORES // len(rows))):
+                scores = type(model).compare(*model.queries(triples[part], side), rows, None)  # [B, chunk]
+                query, member = known.known(triples[part], side)
+                inside = (member >= first) & (member < first + len(rows))
+                scores[query[inside], member[inside] - first] = -torch.inf
+                own = triples[part, COLUMN[side]] - first
+                here = ((own >= 0) & (own < len(rows))).nonzero()[:, 0]
+                scores[here, own[here]] = -torch.inf
+                higher[part] += torch.count_nonzero(scores > true[part, None], dim=1)
+                equal[part] += torch.count_nonzero(scores == true[part, None], dim=1)
+                progress((part.stop - part.start) * len(rows))
+    num_known = known.count(triples, side)
+    itself = known.contains(triples, side, triples[:, COLUMN[side], None])[:, 0]
+    num_candidates = model.num_entities - num_known + itself.long()
+    lost = true.isnan()
+    if num_lost := int(lost.sum()):
+        log.warning("%s of %s true triples score NaN and are ranked last", f"{num_lost:,}", f"{len(triples):,}")
+        higher = torch.where(lost, num_candidates - 1, higher)
+        equal = torch.where(lost, 0, equal)
+    return Ranks(higher.cpu(), equal.cpu(), num_candidates.cpu())
+
+
+def _true_scores(model: Model, triples: Tensor, side: Side) -> Tensor:
+    """Scores [N] of the triples by the same operation that scores all entities, so that equal rows tie exactly."""
+    scores = []
+    for part in _batches(len(triples), 32):
+        rows = model.prepare(model.entity[triples[part, COLUMN[side]]])
+        scores.append(type(model).compare(*model.queries(triples[part], side), rows, None).diagonal())
+    return torch.cat(scores) if scores else torch.empty(0, device=triples.device)
+
+
+def _batches(total: int, size: int) -> Iterator[slice]:
+    for start in range(0, total, size):
+        yield slice(start, min(start + size, total))
+
+
+def metrics(ranks: Tensor, num_candidates: Tensor) -> Metrics:
+    """Mean rank, mean reciprocal rank, hits, and the adjusted mean rank index (0 for a random scorer, 1 at best)."""
+    above = (num_candidates - 1).sum().item()
+    return {
+        "mrr": ranks.reciprocal().mean().item(),
+        "mr": ranks.mean().item(),
+        **{f"hits_at_{k}": (ranks <= k).double().mean().item() for k in HITS},
+        "amri": 1 - 2 * (ranks - 1).sum().item() / above if above else 1.0,
+    }
+
+
+def evaluate_triples(
+    model: Model, triples: Tensor, known: KnownTriples, progress: Callable[[int], None] = lambda _: None
+) -> dict[Side, Ranks]:
+    """Ranks of both sides."""
+    return {side: rank(model, triples, known, side, progress) for side in _SIDES}
+
+
+def summarise(ranks: dict[Side, Ranks], chosen: Tensor | None = None) -> dict[str, Metrics]:
+    """Metrics of both sides together and of each, over all triples or the chosen ones."""
+
+    def of(sides: tuple[Side, ...]) -> Metrics:
+        rank_parts = [ranks[s].realistic if chosen is None else ranks[s].realistic[chosen] for s in sides]
+        size_parts = [ranks[s].num_candidates if chosen is None else ranks[s].num_candidates[chosen] for s in sides]
+        return metrics(torch.cat(rank_parts), torch.cat(size_parts))
+
+    return {"both": of(_SIDES), "head": of(("head",)), "tail": of(("tail",))}
+
+
+def evaluate(
+    run: Run, split: Split = "test", by: By = "side", progress: Callable[[int], None] = lambda _: None
+) -> dict[str, Any]:
+    """Filtered metrics of a split: both sides and each, ties three ways, a bootstrap interval; optionally by group.
+
+    The result is plain values, the shape of `metrics.json`.
+    """
+    graph = run.graph
+    triples = graph.split(split)
+    if len(triples) == 0:
+        raise GraphError(f"{graph.name}: the {split} split is empty, so there is nothing to evaluate")
+    ranks = evaluate_triples(run.model, triples, graph.known, progress)
+    sizes = torch.cat([ranks[s].num_candidates for s in _SIDES])
+    result: dict[str, Any] = {
+        "split": split,
+        "graph": graph.name,
+        "num_triples": len(triples),
+        **summarise(ranks),
+        "ties": {
+            kind: metrics(torch.cat([getattr(ranks[s], kind) for s in _SIDES]), sizes)
+            for kind in ("optimistic", "pessimistic")
+        },
+        "interval_95": bootstrap(torch.stack([ranks[s].realistic for s in _SIDES], 1)),
+    }
+    if by == "relation":
+        groups = {graph.relations[i]: triples[:, 1] == i for i in torch.unique(triples[:, 1]).tolist()}
+    elif by == "category":
+        category = np.array(relation_categories(graph))[triples[:, 1].numpy()]
+        groups = {c: torch.from_numpy(category == c) for c in CATEGORIES if (category == c).any()}
+    else:
+        return result
+    result[f"by_{by}"] = {
+        name: {"num_triples": int(chosen.sum()), **summarise(ranks, chosen)} for name, chosen in groups.items()
+    }
+    return result
+
+
+def bootstrap(ranks: Tensor, resamples: int = 1000, seed: int = 0) -> dict[str, tuple[float, float]]:
+    """95% intervals from resampled triples; ranks [N, 2] keep the two sides of a triple together."""
+    values = {"mrr": ranks.reciprocal(), "mr": ranks, **{f"hits_at_{k}": (ranks <= k).double() for k in HITS}}
+    table = torch.stack([v.mean(1) for v in values.values()], 1).numpy()  # [N, metrics]
+    random = np.random.default_rng(seed)
+    means = np.stack([table[random.integers(len(table), size=len(table))].mean(0) for _ in range(resamples)])
+    low, high = np.quantile(means, (0.025, 0.975), axis=0).tolist()
+    return {name: (low[i], high[i]) for i, name in enumerate(values)}

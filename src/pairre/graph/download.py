@@ -1,0 +1,80 @@
+"""One address → one file: what counts as a finished transfer, and what is said when it is not."""
+
+from __future__ import annotations
+
+import http.client
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from pairre.errors import DownloadError
+
+_CHUNK = 1 << 18
+_AGAIN = "try again, or point PAIRRE_DATA at a folder with a copy"
+
+
+def fetch(
+    url: str, target: Path, *, expected_bytes: int | None = None, progress: bool = True, timeout: float = 30.0
+) -> None:
+    """Fetch `url` into `target`, all of it or nothing.
+
+    The bytes go to `target` + ".part" first and are moved when as many have come as the server announced, and as
+    `expected_bytes` says if that is given. `timeout` is the longest silence that is borne, in seconds. The progress bar
+    is drawn on a terminal only. Every failure is a DownloadError of one line, and leaves no file behind.
+    """
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise DownloadError(f"{url}: not a web address; expected http:// or https://")
+    part = target.with_name(target.name + ".part")
+    try:
+        draw = progress and sys.stderr.isatty()
+        with part.open("wb") as out, closing(_receive(url, expected_bytes, draw, timeout)) as chunks:
+            for chunk in chunks:
+                out.write(chunk)
+        part.replace(target)
+    except OSError as error:
+        raise DownloadError(f"{target}: cannot be written ({error.strerror or error})") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _receive(url: str, expected_bytes: int | None, draw: bool, timeout: float) -> Generator[bytes, None, None]:
+    """Yield the body of `url`; whatever the network does wrong becomes a DownloadError here."""
+    request = urllib.request.Request(url, headers={"User-Agent": "pairre"})
+    received = 0
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as response, _bar(draw) as bar:
+            announced = response.headers.get("Content-Length")
+            total = int(announced) if announced and announced.isdigit() else expected_bytes
+            task = bar.add_task(urlsplit(url).path.rsplit("/", 1)[-1], total=total)
+            while chunk := response.read(_CHUNK):
+                received += len(chunk)
+                bar.update(task, completed=received)
+                yield chunk
+    except urllib.error.HTTPError as error:
+        with error:
+            raise DownloadError(f"{url}: HTTP {error.code} {error.reason}; {_AGAIN}") from error
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, TimeoutError):
+            raise DownloadError(f"{url}: no answer within {timeout:g} s; {_AGAIN}") from error
+        raise DownloadError(f"{url}: cannot be reached ({error.reason}); check the network, {_AGAIN}") from error
+    except TimeoutError as error:
+        raise DownloadError(f"{url}: silent for {timeout:g} s after {received:,} bytes; {_AGAIN}") from error
+    except (http.client.HTTPException, OSError) as error:
+        reason = type(error).__name__
+        raise DownloadError(f"{url}: cut off after {received:,} bytes ({reason}); {_AGAIN}") from error
+    if total is not None and received < total:
+        raise DownloadError(f"{url}: cut off after {received:,} of {total:,} bytes; {_AGAIN}")
+    if expected_bytes is not None and received != expected_bytes:
+        raise DownloadError(f"{url}: {received:,} bytes, expected {expected_bytes:,}; the file there has changed")
+
+
+def _bar(draw: bool) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not draw)

@@ -1,0 +1,163 @@
+"""The index of known triples: filters and membership for every side, on any device, without a Python loop.
+
+B queries, K candidates, N triples, P distinct pairs.
+
+Each side is a compressed sparse row structure: the pairs (head, relation), (tail, relation) or (head, tail) that occur,
+sorted, and for each the sorted third members. Keys are pair positions, not products of all three sizes, so they fit 64
+bits on any graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+Side = Literal["head", "relation", "tail"]  # the member of a triple that is asked for
+COLUMN: dict[Side, int] = {"head": 0, "relation": 1, "tail": 2}
+_PAIR: dict[Side, tuple[int, int]] = {"tail": (0, 1), "head": (2, 1), "relation": (0, 2)}
+
+
+@dataclass(frozen=True)
+class SideIndex:
+    """Known third members of pairs, for one side."""
+
+    pair_keys: Tensor  # [P] int64, first * num_second + second, sorted
+    offsets: Tensor  # [P + 1] int64
+    members: Tensor  # [N] int32, sorted within a pair
+    num_second: int
+    num_members: int
+
+    @classmethod
+    def build(cls, triples: Tensor, side: Side, num_entities: int, num_relations: int) -> SideIndex:
+        """Index [N, 3] triples; repeated ones count once."""
+        sizes = (num_entities, num_relations, num_entities)
+        first, second = _PAIR[side]
+        array = triples.cpu().numpy()
+        pair = array[:, first].astype(np.int64) * sizes[second] + array[:, second]
+        member = array[:, COLUMN[side]]
+        num_members = sizes[COLUMN[side]]
+        if sizes[first] * sizes[second] * num_members < 2**63:
+            key = np.sort(pair * num_members + member)
+            pair, member = key // num_members, (key % num_members).astype(np.int32)
+        else:
+            order = np.lexsort((member, pair))
+            pair, member = pair[order], member[order].astype(np.int32)
+        new_pair = np.diff(pair, prepend=-1) != 0
+        kept = new_pair | (np.diff(member, prepend=-1) != 0)
+        pair, member, new_pair = pair[kept], member[kept], new_pair[kept]
+        starts = np.flatnonzero(new_pair)
+        return cls(
+            pair_keys=torch.from_numpy(pair[starts]),
+            offsets=torch.from_numpy(np.append(starts, len(pair)).astype(np.int64)),
+            members=torch.from_numpy(member),
+            num_second=sizes[second],
+            num_members=num_members,
+        )
+
+    def to(self, device: torch.device | str) -> SideIndex:
+        """Return the same index on a device."""
+        parts = (t.to(device) for t in (self.pair_keys, self.offsets, self.members))
+        return SideIndex(*parts, num_second=self.num_second, num_members=self.num_members)
+
+    def ranges(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+        """Where in `members` the known members of each pair begin and end; both 0 for a pair that never occurs."""
+        if len(self.pair_keys) == 0:
+            zero = torch.zeros_like(first, dtype=torch.int64)
+            return zero, zero
+        key = first.long() * self.num_second + second
+        position = torch.searchsorted(self.pair_keys, key).clamp_(max=len(self.pair_keys) - 1)
+        there = self.pair_keys[position] == key
+        return self.offsets[position] * there, self.offsets[position + 1] * there
+
+    def count(self, first: Tensor, second: Tensor) -> Tensor:
+        """How many members each pair has."""
+        begin, end = self.ranges(first, second)
+        return end - begin
+
+    def known(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+        """All known members of B pairs, flat: (which query, which member)."""
+        begin, end = self.ranges(first, second)
+        length = end - begin
+        row = torch.repeat_interleave(torch.arange(len(length), device=length.device), length)
+        within = torch.arange(len(row), device=row.device) - torch.repeat_interleave(length.cumsum(0) - length, length)
+        return row, self.members[begin[row] + within].long()
+
+    def contains(self, first: Tensor, second: Tensor, candidates: Tensor) -> Tensor:
+        """Which candidates, [K] shared by all pairs or [B, K], form a known triple; bool [B, K]."""
+        begin, end = self.ranges(first, second)
+        if candidates.device.type == "cpu":
+            shared = candidates.dim() == 1
+            rows = (candidates[None] if shared else candidates).contiguous().numpy()
+            out = np.empty((len(begin), candidates.shape[-1]), np.bool_)
+            _contains(begin.numpy(), end.numpy(), self.members.numpy(), rows, out)
+            return torch.from_numpy(out)
+        # A pair that never occurs has begin == end, so whatever position it lands on is ruled out below.
+        key = torch.searchsorted(self.offsets, begin, right=True)[:, None] * self.num_members + candidates
+        found = torch.searchsorted(self._flat_keys, key).clamp_(max=max(len(self.members) - 1, 0))
+        return (self._flat_keys[found] == key) & (begin < end)[:, None]
+
+    @cached_property
+    def _flat_keys(self) -> Tensor:
+        """Pair position and member in one sorted key, for devices where a binary search a range is no kernel yet."""
+        position = torch.arange(1, len(self.offsets), device=self.offsets.device)
+        return torch.repeat_interleave(position, self.offsets.diff()) * self.num_members + self.members
+
+
+@numba.njit(parallel=True, cache=True)  # type: ignore[misc]
+def _contains(begin, end, members, rows, out):  # type: ignore[no-untyped-def]
+    """Binary search of each candidate among the members of its own pair: short ranges that stay in cache."""
+    shared = rows.shape[0] == 1
+    for b in numba.prange(begin.shape[0]):
+        row = rows[0] if shared else rows[b]
+        start, stop = begin[b], end[b]
+        for k in range(row.shape[0]):
+            low, high, wanted = start, stop, row[k]
+            while low < high:
+                middle = (low + high) >> 1
+                if members[middle] < wanted:
+                    low = middle + 1
+                else:
+                    high = middle
+            out[b, k] = low < stop and members[low] == wanted
+
+
+class KnownTriples:
+    """A set of triples, asked from any side; each side is built when it is first needed."""
+
+    def __init__(self, triples: Tensor, num_entities: int, num_relations: int, device: torch.device | str = "cpu"):
+        self._triples = triples
+        self._sizes = (num_entities, num_relations)
+        self._device = device
+        self._sides: dict[Side, SideIndex] = {}
+
+    def to(self, device: torch.device | str) -> KnownTriples:
+        """The same set, answering on a device."""
+        same = torch.device(device) == torch.device(self._device)
+        return self if same else KnownTriples(self._triples, *self._sizes, device)
+
+    def side(self, side: Side) -> SideIndex:
+        """The index that answers for the missing `side` of a triple."""
+        if side not in self._sides:
+            self._sides[side] = SideIndex.build(self._triples, side, *self._sizes).to(self._device)
+        return self._sides[side]
+
+    def known(self, triples: Tensor, side: Side) -> tuple[Tensor, Tensor]:
+        """All known members on `side` for B triples whose own member there is ignored: (which query, which member)."""
+        first, second = _PAIR[side]
+        return self.side(side).known(triples[:, first], triples[:, second])
+
+    def contains(self, triples: Tensor, side: Side, candidates: Tensor) -> Tensor:
+        """Which candidates put on `side` of B triples make a known one; bool [B, K]."""
+        first, second = _PAIR[side]
+        return self.side(side).contains(triples[:, first], triples[:, second], candidates)
+
+    def count(self, triples: Tensor, side: Side) -> Tensor:
+        """How many known triples share all but `side` with each of B triples."""
+        first, second = _PAIR[side]
+        return self.side(side).count(triples[:, first], triples[:, second])

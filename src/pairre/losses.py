@@ -1,0 +1,68 @@
+"""Scores → a number: every loss has one signature, and the margin belongs here, not to the model.
+
+B positives, K negatives of each. `positive` [B] and `negative` [B, K] are scores; `known` [B, K] marks negatives that
+are true after all and must not count; `weight` [B] sums to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pairre.recipe import LossRecipe
+
+Loss = Callable[[Tensor, Tensor, Tensor | None, Tensor, LossRecipe], Tensor]
+_NEVER = -1e30  # a score no negative reaches; finite, so that a row of nothing but known triples stays finite
+
+
+def self_adversarial(
+    positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe
+) -> Tensor:
+    """½ [−log σ(γ + s) − Σ_i p_i log σ(−γ − s_i)], p = softmax(α s_i) without gradient (Sun et al., ICLR 2019)."""
+    with torch.no_grad():
+        logits = recipe.temperature * negative
+        share = (logits if known is None else logits.masked_fill_(known, _NEVER)).softmax(dim=1)
+        if known is not None:
+            share.masked_fill_(known, 0)
+    true = F.softplus(-recipe.margin - positive)
+    false = (share * F.softplus(recipe.margin + negative)).sum(1)
+    return (weight * (true + false)).sum() / 2
+
+
+def cross_entropy(positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, _: LossRecipe) -> Tensor:
+    """−log of the positive's share in a softmax over itself and its negatives."""
+    if known is not None:
+        negative = negative.masked_fill(known, _NEVER)
+    total = torch.logaddexp(positive, negative.logsumexp(dim=1))
+    return (weight * (total - positive)).sum()
+
+
+def margin_ranking(
+    positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe
+) -> Tensor:
+    """Mean over the negatives of max(0, γ − s + s_i) (Bordes et al., 2013)."""
+    return (weight * _mean(F.relu(recipe.margin - positive[:, None] + negative), known)).sum()
+
+
+def logistic(positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe) -> Tensor:
+    """−log σ(γ + s) − mean_i log σ(−γ − s_i)."""
+    false = _mean(F.softplus(recipe.margin + negative), known)
+    return (weight * (F.softplus(-recipe.margin - positive) + false)).sum()
+
+
+def _mean(values: Tensor, known: Tensor | None) -> Tensor:
+    """Mean over the negatives that count."""
+    if known is None:
+        return values.mean(1)
+    return values.masked_fill(known, 0).sum(1) / (~known).sum(1).clamp(min=1)
+
+
+LOSSES: dict[str, Loss] = {
+    "self-adversarial": self_adversarial,
+    "cross-entropy": cross_entropy,
+    "margin": margin_ranking,
+    "logistic": logistic,
+}

@@ -1,0 +1,125 @@
+"""What all models share, written once: the two tables, and every score derived from a query that meets candidates.
+
+B triples, E entities, R relations, K candidates of each query, D features. A higher score is more plausible, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pairre.graph import Side
+from pairre.graph.index import COLUMN
+from pairre.randomness import generator
+
+Compare = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+Query = tuple[Tensor, Tensor]  # q and its scale w, [B, D] each
+_BUDGET = 1 << 24  # elements of a temporary
+
+
+class Model(torch.nn.Module):
+    """Two tables and a score; a subclass is its maths: `prepare`, `tail_query`, `head_query` and a `compare`."""
+
+    name: ClassVar[str]
+    formula: ClassVar[str]
+    relation_parts: ClassVar[dict[str, int]]  # names and widths, in multiples of dim
+    compare: ClassVar[Compare]
+
+    def __init__(self, num_entities: int, num_relations: int, dim: int) -> None:
+        super().__init__()
+        self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
+        self.entity = torch.nn.Parameter(torch.empty(num_entities, dim))
+        self.relation = torch.nn.Parameter(torch.empty(num_relations, dim * sum(self.relation_parts.values())))
+
+    def initialise(self, bound: float, seed: int) -> None:
+        """Both tables uniform in ±bound, the same on every device."""
+        with torch.no_grad():
+            for name, table in self.named_parameters():
+                values = torch.empty(table.shape, dtype=table.dtype)
+                table.copy_(values.uniform_(-bound, bound, generator=generator(seed, "init", name)))
+
+    # --- a model's own maths ---
+
+    def prepare(self, entity: Tensor) -> Tensor:
+        """Entity rows as the score uses them."""
+        return entity
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """What every candidate tail of (h, r) is compared with."""
+        raise NotImplementedError
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """What every candidate head of (r, t) is compared with."""
+        raise NotImplementedError
+
+    # --- derived: from rows ---
+
+    def parts(self, relation: Tensor) -> SimpleNamespace:
+        """Relation rows by the names of their parts."""
+        widths = [self.dim * width for width in self.relation_parts.values()]
+        return SimpleNamespace(**dict(zip(self.relation_parts, relation.split(widths, dim=-1), strict=True)))
+
+    def query(self, side: Side, anchor: Tensor, relation: Tensor) -> Query:
+        """The query of a side, from prepared rows of the entity that is there and rows of the relation."""
+        r = self.parts(relation)
+        return self.tail_query(anchor, r) if side == "tail" else self.head_query(r, anchor)
+
+    # --- derived: from ids ---
+
+    def queries(self, triples: Tensor, side: Side) -> Query:
+        """Queries of [B, 3] triples whose member on `side` is ignored."""
+        anchor = triples[:, 2 - COLUMN[side]]
+        return self.query(
+            side, self.prepare(F.embedding(anchor, self.entity)), F.embedding(triples[:, 1], self.relation)
+        )
+
+    def score(self, triples: Tensor) -> Tensor:
+        """Scores [B] of [B, 3] triples."""
+        tails = self.prepare(F.embedding(triples[:, 2], self.entity))
+        each = torch.arange(len(triples), device=triples.device)[:, None]
+        return type(self).compare(*self.queries(triples, "tail"), tails, each)[:, 0]
+
+    def score_candidates(self, triples: Tensor, side: Side, candidates: Tensor) -> Tensor:
+        """Scores of entities put on `side`: candidates [K] for all triples or [B, K]; the result is [B, K]."""
+        rows, ids = torch.unique(candidates, return_inverse=True)
+        table = self.prepare(F.embedding(rows, self.entity))
+        q, w = self.queries(triples, side)
+        if candidates.dim() == 1:
+            return type(self).compare(q, w, F.embedding(ids, table), None)
+        return type(self).compare(q, w, table, ids)
+
+    def score_all(self, triples: Tensor, side: Side) -> Tensor:
+        """Scores [B, E] of every entity on `side`."""
+        return type(self).compare(*self.queries(triples, side), self.prepare(self.entity), None)
+
+    def score_tails(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Scores [B, E] of every tail of (head, relation)."""
+        return self.score_all(torch.stack([heads, relations, heads], 1), "tail")
+
+    def score_heads(self, relations: Tensor, tails: Tensor) -> Tensor:
+        """Scores [B, E] of every head of (relation, tail)."""
+        return self.score_all(torch.stack([tails, relations, tails], 1), "head")
+
+    def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
+        """Scores [B, R] of every relation between head and tail."""
+        size = max(1, _BUDGET // (self.num_relations * self.dim))
+        relations = torch.arange(self.num_relations, device=heads.device)
+        parts = []
+        for start in range(0, len(heads), size):
+            h, t = heads[start : start + size], tails[start : start + size]
+            grid = torch.stack(
+                [h.repeat_interleave(len(relations)), relations.repeat(len(h)), t.repeat_interleave(len(relations))], 1
+            )
+            parts.append(self.score(grid).view(len(h), -1))
+        return torch.cat(parts)
+
+    def candidate_chunks(self) -> Iterator[tuple[int, Tensor]]:
+        """Prepared entity rows in chunks of bounded size, each with the id of its first row."""
+        size = max(1024, 2 * _BUDGET // self.dim)
+        for start in range(0, self.num_entities, size):
+            yield start, self.prepare(self.entity[start : start + size])

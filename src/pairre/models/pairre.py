@@ -1,0 +1,35 @@
+"""PairRE (Chao et al., ACL 2021)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from pairre import ops
+from pairre.models.base import Model, Query
+
+
+class PairRE(Model):
+    """score(h, r, t) = −‖ĥ ∘ r.head − t̂ ∘ r.tail‖₁ with ê = e / ‖e‖₂ (Chao et al., ACL 2021).
+
+    Both directions are one operation: a query `q` and a scale `w` meet a candidate `c` as −Σ |q − w c|.
+    """
+
+    name = "pairre"
+    formula = "−‖ĥ ∘ r.head − t̂ ∘ r.tail‖₁, ê = e / ‖e‖₂"
+    relation_parts = {"head": 1, "tail": 1}  # noqa: RUF012
+    compare = staticmethod(ops.weighted_l1)
+
+    def prepare(self, entity: Tensor) -> Tensor:
+        """Put entity rows on the unit sphere."""
+        return F.normalize(entity, dim=-1)
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """q = ĥ ∘ r.head, w = r.tail."""
+        return h * r.head, r.tail
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """q = t̂ ∘ r.tail, w = r.head."""
+        return t * r.tail, r.head

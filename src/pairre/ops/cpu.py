@@ -1,0 +1,268 @@
+"""Kernels for the CPU: loops under numba that never hold queries × candidates × features.
+
+B queries, K candidates of each query, N candidate rows, D features, U touched rows.
+
+Each output element is summed by one thread in one order, so results do not depend on the number of threads. The
+derivative of |x| at exactly 0 is taken as −1 here and as 0 in the reference: both are subgradients, and this one is
+2.5 times faster. NaN and infinity pass through (no `nnan`, no `ninf` among the fast-math flags).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+_FAST = {"reassoc", "contract", "nsz", "arcp"}
+_parallel = numba.njit(parallel=True, fastmath=_FAST, cache=True)
+
+
+@_parallel  # type: ignore[misc]
+def _forward_shared(q, w, c, out):  # type: ignore[no-untyped-def]
+    """Two queries × four candidates in registers; eight queries share a pass over the candidates.
+
+    Indices past the end are clamped, so that every element runs through the same instructions: equal rows tie exactly.
+    """
+    num_queries, num_features = q.shape
+    last = c.shape[0] - 1
+    for block in numba.prange((num_queries + 7) // 8):
+        for j in range(0, last + 1, 4):
+            j1, j2, j3 = min(j + 1, last), min(j + 2, last), min(j + 3, last)
+            for b in range(8 * block, min(num_queries, 8 * block + 8), 2):
+                b1 = min(b + 1, num_queries - 1)
+                s0 = q.dtype.type(0)
+                s1, s2, s3, t0, t1, t2, t3 = s0, s0, s0, s0, s0, s0, s0
+                for k in range(num_features):
+                    x, y, u, v = q[b, k], w[b, k], q[b1, k], w[b1, k]
+                    c0, c1, c2, c3 = c[j, k], c[j1, k], c[j2, k], c[j3, k]
+                    s0 += abs(x - y * c0)
+                    s1 += abs(x - y * c1)
+                    s2 += abs(x - y * c2)
+                    s3 += abs(x - y * c3)
+                    t0 += abs(u - v * c0)
+                    t1 += abs(u - v * c1)
+                    t2 += abs(u - v * c2)
+                    t3 += abs(u - v * c3)
+                out[b, j], out[b, j1], out[b, j2], out[b, j3] = -s0, -s1, -s2, -s3
+                out[b1, j], out[b1, j1], out[b1, j2], out[b1, j3] = -t0, -t1, -t2, -t3
+
+
+@numba.njit(inline="always")  # type: ignore[misc]
+def _signed(x, g):  # type: ignore[no-untyped-def]
+    return g if x > 0 else -g
+
+
+@_parallel  # type: ignore[misc]
+def _backward_query(q, w, c, ids, g, dq, dw):  # type: ignore[no-untyped-def]
+    """Gradients of query and scale; `ids` [B, K], or [1, N] where all queries share the candidates."""
+    num_queries, num_features = q.shape
+    shared = ids.shape[0] == 1 and num_queries > 1
+    num_candidates = ids.shape[1]
+    whole = num_candidates // 4 * 4
+    for b in numba.prange(num_queries):
+        row = ids[0] if shared else ids[b]
+        dq[b] = 0
+        dw[b] = 0
+        for j in range(0, whole, 4):
+            i0, i1, i2, i3 = row[j], row[j + 1], row[j + 2], row[j + 3]
+            g0, g1, g2, g3 = g[b, j], g[b, j + 1], g[b, j + 2], g[b, j + 3]
+            for k in range(num_features):
+                x, y = q[b, k], w[b, k]
+                c0, c1, c2, c3 = c[i0, k], c[i1, k], c[i2, k], c[i3, k]
+                a0, a1, a2, a3 = (
+                    _signed(x - y * c0, g0),
+                    _signed(x - y * c1, g1),
+                    _signed(x - y * c2, g2),
+                    _signed(x - y * c3, g3),
+                )
+                dq[b, k] -= (a0 + a1) + (a2 + a3)
+                dw[b, k] += (a0 * c0 + a1 * c1) + (a2 * c2 + a3 * c3)
+        for j in range(whole, num_candidates):
+            i0, g0 = row[j], g[b, j]
+            for k in range(num_features):
+                a0 = _signed(q[b, k] - w[b, k] * c[i0, k], g0)
+                dq[b, k] -= a0
+                dw[b, k] += a0 * c[i0, k]
+
+
+@_parallel  # type: ignore[misc]
+def _backward_shared(q, w, c, g, dc):  # type: ignore[no-untyped-def]
+    """Gradient of candidates that every query meets: eight candidates share a pass over the queries."""
+    num_queries, num_features = q.shape
+    num_candidates = c.shape[0]
+    whole = num_queries // 4 * 4
+    for block in numba.prange((num_candidates + 7) // 8):
+        end = min(num_candidates, 8 * block + 8)
+        dc[8 * block : end] = 0
+        for b in range(0, whole, 4):
+            for j in range(8 * block, end):
+                g0, g1, g2, g3 = g[b, j], g[b + 1, j], g[b + 2, j], g[b + 3, j]
+                for k in range(num_features):
+                    e = c[j, k]
+                    w0, w1, w2, w3 = w[b, k], w[b + 1, k], w[b + 2, k], w[b + 3, k]
+                    a0, a1 = _signed(q[b, k] - w0 * e, g0) * w0, _signed(q[b + 1, k] - w1 * e, g1) * w1
+                    a2, a3 = _signed(q[b + 2, k] - w2 * e, g2) * w2, _signed(q[b + 3, k] - w3 * e, g3) * w3
+                    dc[j, k] += (a0 + a1) + (a2 + a3)
+        for b in range(whole, num_queries):
+            for j in range(8 * block, end):
+                for k in range(num_features):
+                    dc[j, k] += _signed(q[b, k] - w[b, k] * c[j, k], g[b, j]) * w[b, k]
+
+
+@_parallel  # type: ignore[misc]
+def _forward_own(q, w, c, ids, out):  # type: ignore[no-untyped-def]
+    """Each query against rows of its own choice, four at a time."""
+    num_queries, num_features = q.shape
+    last = ids.shape[1] - 1
+    for b in numba.prange(num_queries):
+        for j in range(0, last + 1, 4):
+            j1, j2, j3 = min(j + 1, last), min(j + 2, last), min(j + 3, last)
+            i0, i1, i2, i3 = ids[b, j], ids[b, j1], ids[b, j2], ids[b, j3]
+            s0 = q.dtype.type(0)
+            s1, s2, s3 = s0, s0, s0
+            for k in range(num_features):
+                x, y = q[b, k], w[b, k]
+                s0 += abs(x - y * c[i0, k])
+                s1 += abs(x - y * c[i1, k])
+                s2 += abs(x - y * c[i2, k])
+                s3 += abs(x - y * c[i3, k])
+            out[b, j], out[b, j1], out[b, j2], out[b, j3] = -s0, -s1, -s2, -s3
+
+
+@_parallel  # type: ignore[misc]
+def _backward_own(q, w, c, order, starts, g, dc):  # type: ignore[no-untyped-def]
+    """Gradient of chosen rows: row i gathers from the (query, place) pairs order[starts[i]:starts[i + 1]] that met it."""
+    num_features = q.shape[1]
+    num_places = g.shape[1]
+    for i in numba.prange(c.shape[0]):
+        dc[i] = 0
+        for position in range(starts[i], starts[i + 1]):
+            b = order[position] // num_places
+            gradient = g[b, order[position] % num_places]
+            for k in range(num_features):
+                dc[i, k] += _signed(q[b, k] - w[b, k] * c[i, k], gradient) * w[b, k]
+
+
+class _WeightedL1(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | None) -> Tensor:
+        q, w, c = (t.detach().contiguous() for t in (query, scale, candidates))
+        num_places = len(c) if ids is None else ids.shape[1]
+        out = torch.empty(len(q), num_places, dtype=q.dtype)
+        if out.numel():
+            if ids is None:
+                _forward_shared(q.numpy(), w.numpy(), c.numpy(), out.numpy())
+            else:
+                _forward_own(q.numpy(), w.numpy(), c.numpy(), ids.contiguous().numpy(), out.numpy())
+        ctx.save_for_backward(q, w, c)
+        ctx.ids = ids
+        return out
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        q, w, c = ctx.saved_tensors
+        ids: Tensor | None = ctx.ids
+        g = gradient.contiguous().numpy()
+        arrays = (q.numpy(), w.numpy(), c.numpy())
+        dq = dw = dc = None
+        if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
+            dq, dw = torch.empty_like(q), torch.empty_like(w)
+            rows = (torch.arange(len(c))[None] if ids is None else ids.contiguous()).numpy()
+            _backward_query(*arrays, rows, g, dq.numpy(), dw.numpy())
+        if ctx.needs_input_grad[2]:
+            dc = torch.empty_like(c)
+            if ids is None:
+                _backward_shared(*arrays, g, dc.numpy())
+            else:
+                order, starts = _grouped(ids.numpy(), len(c))
+                _backward_own(*arrays, order, starts, g, dc.numpy())
+        return dq, dw, dc, None
+
+
+@numba.njit(cache=True)  # type: ignore[misc]
+def _count_sort(flat, counts, order):  # type: ignore[no-untyped-def]
+    for position in range(flat.shape[0]):
+        order[counts[flat[position]]] = position
+        counts[flat[position]] += 1
+
+
+def _grouped(ids: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions in `ids` sorted by row, and where each row's begin: a counting sort, so linear and always the same."""
+    flat = ids.ravel()
+    starts = np.zeros(num_rows + 1, np.int64)
+    np.cumsum(np.bincount(flat, minlength=num_rows), out=starts[1:])
+    order = np.empty(len(flat), np.int64)
+    _count_sort(flat, starts[:-1].copy(), order)
+    return order, starts
+
+
+def weighted_l1(query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
+    """As `reference.weighted_l1`."""
+    result: Tensor = _WeightedL1.apply(query, scale, candidates, ids)  # type: ignore[no-untyped-call]
+    return result
+
+
+# --- optimisers -----------------------------------------------------------------------------------------------------
+
+
+@_parallel  # type: ignore[misc]
+def _adam(table, mean, square, ids, gradient, rate, beta1, beta2, eps, root):  # type: ignore[no-untyped-def]
+    one = table.dtype.type(1)
+    for u in numba.prange(gradient.shape[0]):
+        i = ids[u]
+        for k in range(table.shape[1]):
+            g = gradient[u, k]
+            m = beta1 * mean[i, k] + (one - beta1) * g
+            v = beta2 * square[i, k] + (one - beta2) * g * g
+            mean[i, k] = m
+            square[i, k] = v
+            table[i, k] -= rate * m / (np.sqrt(v) * root + eps)
+
+
+def adam_rows(
+    table: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    ids: Tensor | None,
+    gradient: Tensor,
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    step: int,
+) -> None:
+    """As `reference.adam_rows`."""
+    real = table.numpy().dtype.type
+    rows = (torch.arange(len(table)) if ids is None else ids).numpy()
+    _adam(
+        *(t.numpy() for t in (table, mean, square)),
+        rows,
+        gradient.contiguous().numpy(),
+        *map(real, (lr / (1 - beta1**step), beta1, beta2, eps, (1 - beta2**step) ** -0.5)),
+    )
+
+
+@_parallel  # type: ignore[misc]
+def _adagrad(table, square, ids, gradient, lr, eps):  # type: ignore[no-untyped-def]
+    for u in numba.prange(gradient.shape[0]):
+        i = ids[u]
+        total = table.dtype.type(0)
+        for k in range(table.shape[1]):
+            total += gradient[u, k] * gradient[u, k]
+        square[i] += total / table.shape[1]
+        rate = lr / (np.sqrt(square[i]) + eps)
+        for k in range(table.shape[1]):
+            table[i, k] -= rate * gradient[u, k]
+
+
+def adagrad_rows(table: Tensor, square: Tensor, ids: Tensor | None, gradient: Tensor, *, lr: float, eps: float) -> None:
+    """As `reference.adagrad_rows`."""
+    real = table.numpy().dtype.type
+    rows = (torch.arange(len(table)) if ids is None else ids).numpy()
+    _adagrad(table.numpy(), square.numpy(), rows, gradient.contiguous().numpy(), real(lr), real(eps))

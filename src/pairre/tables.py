@@ -1,0 +1,118 @@
+"""Results as tables for a terminal: layout only, no computation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import Field
+from typing import Any
+
+from rich.table import Table
+
+from pairre.graph.benchmarks import Benchmark
+from pairre.graph.statistics import GraphStatistics
+from pairre.predict import Prediction
+
+_METRICS = {"mrr": "MRR", "mr": "MR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10", "amri": "AMRI"}
+
+
+def _table(title: str, left: Iterable[str], right: Iterable[str] = ()) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    for name in left:
+        table.add_column(name, overflow="fold")
+    for name in right:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _number(name: str, value: float) -> str:
+    return f"{value:.1f}" if name == "mr" else f"{value:.4f}"
+
+
+def _cells(metrics: dict[str, float]) -> list[str]:
+    return [_number(name, metrics[name]) for name in _METRICS]
+
+
+def metrics_table(result: dict[str, Any]) -> Table:
+    """Both sides and each, ties and intervals."""
+    title = f"{result['graph']}, {result['split']}: {result['num_triples']:,} triples, filtered"
+    table = _table(title, [""], _METRICS.values())
+    low, high = ({k: v[i] for k, v in result["interval_95"].items()} for i in (0, 1))
+    table.add_row("both sides", *_cells(result["both"]), style="bold")
+    spans = [f"{_number(m, low[m])}–{_number(m, high[m])}" if m in low else "" for m in _METRICS]
+    table.add_row("  95% interval", *spans, style="dim")
+    table.add_row("heads", *_cells(result["head"]))
+    table.add_row("tails", *_cells(result["tail"]))
+    for kind in ("optimistic", "pessimistic"):
+        table.add_row(f"ties {kind}", *_cells(result["ties"][kind]), style="dim")
+    return table
+
+
+def evaluation_tables(result: dict[str, Any]) -> list[Table]:
+    """The metrics, and a breakdown where there is one."""
+    shown = [metrics_table(result)]
+    for by in ("relation", "category"):
+        groups = result.get(f"by_{by}")
+        if groups is None:
+            continue
+        table = _table(f"\nby {by}", [by], ["triples", "MRR", "heads", "tails", "Hits@10", "heads", "tails"])
+        order = sorted(groups.items(), key=lambda item: -item[1]["num_triples"]) if by == "relation" else groups.items()
+        for name, group in order:
+            values = [f"{group[s][m]:.4f}" for m in ("mrr", "hits_at_10") for s in ("both", "head", "tail")]
+            table.add_row(name, f"{group['num_triples']:,}", *values)
+        shown.append(table)
+    return shown
+
+
+def predictions_table(answers: Sequence[Prediction]) -> Table:
+    """Answers in order."""
+    table = _table("", ["", "head", "relation", "tail"], ["score"])
+    table.add_column("known")
+    for a in answers:
+        table.add_row(str(a.rank), a.head, a.relation, a.tail, f"{a.score:.4f}", a.known or "")
+    return table
+
+
+def statistics_tables(statistics: GraphStatistics, most: int = 10) -> list[Table]:
+    """Sizes and faults, categories, the most frequent relations."""
+    s = statistics
+    title = f"{s.name}: {s.num_entities:,} entities, {s.num_relations:,} relations"
+    sizes = _table(title, [""], s.num_triples)
+    for name, values in (
+        ("triples", s.num_triples),
+        ("repeated triples", s.num_duplicates),
+        ("entities unseen in train", s.num_unseen_entities),
+        ("relations unseen in train", s.num_unseen_relations),
+    ):
+        sizes.add_row(name, *(f"{values[c]:,}" if c in values else "" for c in s.num_triples))
+    for pair, count in s.num_shared.items():
+        sizes.add_row(f"triples in both {pair.replace('-', ' and ')}", f"{count:,}")
+    categories = _table("\nrelation categories (from 1.5 up a side is N)", ["category"], ["relations", "train triples"])
+    for name, counts in s.categories.items():
+        categories.add_row(name, f"{counts['relations']:,}", f"{counts['triples']:,}")
+    frequent = _table(
+        f"\nthe {min(most, len(s.relations))} most frequent relations in train",
+        ["relation"],
+        ["triples", "tails per head", "heads per tail", "category"],
+    )
+    for r in s.relations[:most]:
+        frequent.add_row(r.name, f"{r.num_triples:,}", f"{r.tails_per_head:.2f}", f"{r.heads_per_tail:.2f}", r.category)
+    return [sizes, categories, frequent]
+
+
+def benchmarks_table(benchmarks: Iterable[Benchmark]) -> Table:
+    """Public graphs by name."""
+    table = _table("graphs by name", ["name"], ["entities", "relations", "train", "valid", "test"])
+    table.add_column("licence", overflow="fold")
+    table.add_row("atlas", "bundled: see pairre stats atlas", "", "", "", "", "CC BY 4.0")
+    for b in benchmarks:
+        sizes = (b.num_entities, b.num_relations, b.num_train, b.num_valid, b.num_test)
+        table.add_row(b.name, *(f"{n:,}" for n in sizes), b.licence)
+    return table
+
+
+def keys_table(keys: Iterable[tuple[str, Field[Any]]]) -> Table:
+    """Every recipe key with its default."""
+    table = _table("\nkeys, for a recipe file or --set", ["key", "default", "what it is"])
+    for path, declaration in keys:
+        table.add_row(path, str(declaration.default), declaration.metadata["help"])
+    return table
