@@ -17,8 +17,18 @@ $(SETUP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(SETUP)  ## train, evaluate and query the bundled graph (about a minute)
-	$(BIN)/python examples/demo.py
+demo: $(SETUP)  ## train, evaluate and query the bundled graph (a minute or two)
+	@rm -rf runs/demo
+	$(BIN)/pairre train atlas --out runs/demo
+	$(BIN)/pairre evaluate runs/demo --by category
+	$(BIN)/pairre predict runs/demo --head Kenya --relation borders --known -k 8
+	$(BIN)/pairre predict runs/demo --relation capital_of --tail Peru -k 3 --known
+	$(BIN)/pairre predict runs/demo --head Toulouse --tail France -k 3 --known
+	@echo
+	@echo "The run folder is runs/demo. Ask it something else:"
+	@echo '  $(BIN)/pairre predict runs/demo --head Japan --relation speaks'
+	@echo "or train on your own triples (tsv, csv, parquet, rdf, ...):"
+	@echo '  $(BIN)/pairre train my-triples.csv --out runs/mine'
 
 test: lint types unit  ## lint, types and tests
 

@@ -8,6 +8,12 @@
 >>> run.save("runs/atlas")
 """
 
+import os
+
+# torch and numba each keep a pool of OpenMP threads. Threads that spin while they wait take the cores from the other
+# pool and from other programs: on a busy machine a step is then ten times slower. It must be set before torch loads.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 __version__ = "0.1.0"
 
 from pairre.errors import PairREError

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -42,30 +41,7 @@ app = typer.Typer(
 out, err = Console(), Console(stderr=True)
 
 
-class SplitName(StrEnum):
-    """Splits that can be evaluated."""
-
-    train = "train"
-    valid = "valid"
-    test = "test"
-
-
-class Grouping(StrEnum):
-    """How an evaluation can be broken down."""
-
-    side = "side"
-    relation = "relation"
-    category = "category"
-
-
-class Format(StrEnum):
-    """How predictions can be printed."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-
-
+Format = Literal["table", "json", "csv"]
 GraphArgument = Annotated[
     str,
     typer.Argument(
@@ -117,7 +93,9 @@ def train_command(
         typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. `--set train.lr=1e-3`. Repeatable."),
     ] = None,
     device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a run that was stopped, killed or cut off.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a run that was stopped, killed or cut off.")
+    ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard.")] = False,
     columns: Columns = None,
     header: Header = None,
@@ -145,9 +123,11 @@ def train_command(
 @app.command("evaluate")
 def evaluate_command(
     run: RunArgument,
-    split: Annotated[SplitName, typer.Option(help="Which triples are ranked.")] = SplitName.test,
-    by: Annotated[Grouping, typer.Option(help="Break the metrics down.")] = Grouping.side,
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write them as JSON; - prints.")] = None,
+    split: Annotated[Split, typer.Option(help="Which triples are ranked.")] = "test",
+    by: Annotated[By, typer.Option(help="Break the metrics down.")] = "side",
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write them as JSON; - prints.")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Rank each triple of a split among all heads and all tails, other known triples left out.
@@ -155,9 +135,9 @@ def evaluate_command(
     Ties count as the mean of the best and the worst rank; both extremes and a 95% bootstrap interval are shown beside.
     """
     opened = load_run(run, device)
-    total = 2 * len(opened.graph.split(cast(Split, split.value))) * opened.graph.num_entities
+    total = 2 * len(opened.graph.split(split)) * opened.graph.num_entities
     with _progress("ranking", total) as advance:
-        result = evaluate(opened, cast(Split, split.value), cast(By, by.value), advance)
+        result = evaluate(opened, split, by, advance)
     if json_file == Path("-"):
         print(json.dumps(result, indent=2, ensure_ascii=False))
         return
@@ -174,15 +154,15 @@ def predict_command(
     tail: Annotated[str | None, typer.Option(help="Name of the tail entity.")] = None,
     k: Annotated[int, typer.Option("-k", help="How many answers.", min=1)] = 10,
     known: Annotated[bool, typer.Option("--known/--no-known", help="Keep triples the graph has, marked.")] = False,
-    format: Annotated[Format, typer.Option(help="How to print them.")] = Format.table,
+    format: Annotated[Format, typer.Option(help="How to print them.")] = "table",
     device: Device = "auto",
 ) -> None:
-    """Name the most plausible tails of a head and relation, heads of a relation and tail, or relations of two entities."""
+    """Name the most plausible tails of a head and relation, heads of a relation and tail, or relations of a pair."""
     answers = predict(load_run(run, device), head=head, relation=relation, tail=tail, k=k, known=known)
     rows = [asdict(answer) for answer in answers]
-    if format is Format.json:
+    if format == "json":
         print(json.dumps(rows, indent=2, ensure_ascii=False))
-    elif format is Format.csv:
+    elif format == "csv":
         writer = csv.DictWriter(sys.stdout, ["rank", "head", "relation", "tail", "score", "known"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
@@ -216,25 +196,31 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Options of every command."""
 
 
-def _load(
-    graph: str, columns: str | None, header: bool | None, delimiter: str | None, split: str, seed: int
-) -> Graph:
-    picked = tuple(c.strip() for c in columns.split(",")) if columns else None
-    if picked is not None and len(picked) != 3:
-        raise PairREError(f"--columns {columns}: three columns expected, head,relation,tail")
+def _load(graph: str, columns: str | None, header: bool | None, delimiter: str | None, split: str, seed: int) -> Graph:
     return load_graph(
         graph,
-        columns=cast("tuple[str, str, str] | None", picked),
+        columns=_columns(columns),
         header=header,
         delimiter=_delimiter(delimiter),
         split=_shares(split),
         seed=seed,
     )
+
+
+def _columns(text: str | None) -> tuple[str, str, str] | None:
+    if text is None:
+        return None
+    picked = [name.strip() for name in text.split(",")]
+    if len(picked) != 3 or not all(picked):
+        raise PairREError(f"--columns {text}: three columns expected, e.g. --columns head,relation,tail")
+    return picked[0], picked[1], picked[2]
 
 
 def _delimiter(text: str | None) -> str | None:
@@ -290,7 +276,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str, code: Any) -> None:
-    err.print(f"pairre: {message}", highlight=False, markup=False, soft_wrap=True)
+    err.print(f"pairre: {' '.join(message.split())}", highlight=False, markup=False, soft_wrap=True)
     raise SystemExit(code)
 
 

@@ -15,13 +15,12 @@ def pick_device(name: str = "auto") -> torch.device:
     if kind not in _KINDS:
         raise DeviceError(f"device '{name}': unknown{suggest(name, _KINDS)}; devices: {', '.join(_KINDS)}")
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name)
+        device = torch.device("cuda:0" if name == "cuda" else name)
     except RuntimeError:
         raise DeviceError(f"device '{name}': write cpu, cuda or cuda:0") from None
-    if kind == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise DeviceError(
-            f"device '{name}': this machine has {torch.cuda.device_count()} CUDA devices; try --device cpu"
-        )
+    there = torch.cuda.device_count()
+    if device.type == "cuda" and device.index >= there:
+        raise DeviceError(f"device '{name}': this machine has {there} CUDA devices; try --device cpu")
     return device

@@ -1,4 +1,4 @@
-"""What training shows: a live panel on a terminal, plain lines elsewhere, nothing when not wanted; TensorBoard if asked."""
+"""What training shows: a live panel on a terminal, plain lines elsewhere, nothing if unwanted; TensorBoard if asked."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class LiveDisplay(Display):
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._live.update(self._render())
-        self._live.__exit__(kind, error, trace)  # type: ignore[arg-type]
+        self._live.__exit__(kind, error, trace)
 
     def _render(self) -> Table:
         grid = Table.grid()
@@ -127,14 +127,14 @@ class BoardDisplay(Display):
         except ImportError:
             raise MissingExtraError("--tensorboard", "plots") from None
         self._other = other
-        self._writer = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(folder))
 
     def __enter__(self) -> Self:
         self._other.__enter__()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()
         self._other.__exit__(kind, error, trace)
 
     def resumed(self, step: int) -> None:
@@ -146,7 +146,7 @@ class BoardDisplay(Display):
         values = {k: v for k, v in entry.items() if isinstance(v, float | int) and k != "step"}
         values |= {f"valid/{k}": v for k, v in entry.get("valid", {}).items()}
         for name, value in values.items():
-            self._writer.add_scalar(name, value, entry["step"])  # type: ignore[no-untyped-call]
+            self._writer.add_scalar(name, value, entry["step"])
         self._other.report(entry)
 
     def say(self, text: str) -> None:

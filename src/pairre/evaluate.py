@@ -67,7 +67,7 @@ def rank(
         true = _true_scores(model, triples, side)
         for first, rows in model.candidate_chunks():
             for part in _batches(len(triples), max(16, _SCORES // len(rows))):
-                scores = type(model).compare(*model.queries(triples[part], side), rows, None)  # [B, chunk]
+                scores = model.compare(*model.queries(triples[part], side), rows)  # [B, chunk]
                 query, member = known.known(triples[part], side)
                 inside = (member >= first) & (member < first + len(rows))
                 scores[query[inside], member[inside] - first] = -torch.inf
@@ -93,7 +93,7 @@ def _true_scores(model: Model, triples: Tensor, side: Side) -> Tensor:
     scores = []
     for part in _batches(len(triples), 32):
         rows = model.prepare(model.entity[triples[part, COLUMN[side]]])
-        scores.append(type(model).compare(*model.queries(triples[part], side), rows, None).diagonal())
+        scores.append(model.compare(*model.queries(triples[part], side), rows).diagonal())
     return torch.cat(scores) if scores else torch.empty(0, device=triples.device)
 
 

@@ -17,7 +17,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; when the block ends well, its file is flushed to disk and takes `path`'s place.
+    """Give a temporary name beside `path`; when the block ends well, that file is flushed and takes `path`'s place.
 
     A block that fails, or a process that is killed, leaves `path` as it was.
     """

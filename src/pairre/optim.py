@@ -1,7 +1,7 @@
 """Optimisers over rows of a table, and learning rates by step.
 
-An optimiser gets the rows a step touched and their gradients. With `rows = "all"` Adam also moves the rows that were not
-touched, as the paper's does; with `rows = "touched"` a step costs the same however large the table is.
+An optimiser gets the rows a step touched and their gradients. With `rows = "all"` Adam also moves the rows that were
+not touched, as the paper's does; with `rows = "touched"` a step costs the same however large the table is.
 """
 
 from __future__ import annotations

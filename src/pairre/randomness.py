@@ -1,4 +1,7 @@
-"""Random numbers as a function of (seed, purpose, counter): nothing to store, so a resumed run draws what it would have."""
+"""Random numbers as a function of (seed, purpose, counter).
+
+Nothing has to be stored, and a resumed run draws what an unbroken one would have drawn.
+"""
 
 from __future__ import annotations
 

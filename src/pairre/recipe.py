@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, asdict, dataclass, field, fields, replace
@@ -151,14 +150,14 @@ def resolve(graph: Graph, recipe: str | Path | Recipe | None = None, overrides: 
 def default_recipe(graph: Graph) -> Recipe:
     """Settings for a graph nobody has tuned, from its size alone."""
     num_train = len(graph.train)
-    small = num_train < 20_000
+    small, medium = num_train < 20_000, num_train < 200_000
     return Recipe(
-        model=ModelRecipe(dim=200),
-        sampling=SamplingRecipe(negatives=min(256, max(1, graph.num_entities))),
+        loss=LossRecipe(margin=6.0 if small else 9.0),
+        sampling=SamplingRecipe(negatives=min(256, graph.num_entities)),
         train=TrainRecipe(
-            batch=min(1024, max(1, num_train)),
-            steps=4_000 if small else 20_000,
-            lr=5e-3 if small else 1e-3,
+            batch=min(1024, num_train),
+            steps=3_000 if small else 10_000 if medium else 30_000,
+            lr=3e-3 if medium else 1e-3,
             schedule="linear",
             rows="all" if graph.num_entities <= 50_000 else "touched",
         ),
@@ -196,7 +195,7 @@ def load_recipe(source: str | Path) -> Recipe:
 def from_values(values: Mapping[str, Any], base: Recipe | None = None) -> Recipe:
     """Nested values over a base recipe; unknown keys and wrong types are refused by path."""
     result = base or Recipe()
-    sections = {f.name for f in fields(Recipe)}
+    sections = [f.name for f in fields(Recipe)]
     for section, entries in values.items():
         if section not in sections:
             raise RecipeError(
@@ -260,4 +259,5 @@ def _checked(path: str, value: Any, hint: Any, declaration: Field[Any]) -> Any:
 
 def _kind(value: Any) -> str:
     names: dict[type, str] = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
-    return names.get(value if isinstance(value, type | types.UnionType) else type(value), f"a {type(value).__name__}")
+    kind = value if isinstance(value, type) else type(value)
+    return names.get(kind, f"a {kind.__name__}")

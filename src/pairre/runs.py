@@ -89,11 +89,16 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @staticmethod
+    def check_free(path: Path) -> None:
+        """Refuse a path where something is already."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise RunError(f"{path}: exists; continue it with --resume, or choose another --out")
+
     @classmethod
     def create(cls, path: Path, graph: Graph, recipe: Recipe) -> RunFolder:
         """Make the folder under another name and move it into place, so that it is there whole or not at all."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunError(f"{path}: exists; continue it with --resume, or choose another --out")
+        cls.check_free(path)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
             part.mkdir(parents=True)

@@ -12,7 +12,14 @@ from pairre.graph.benchmarks import Benchmark
 from pairre.graph.statistics import GraphStatistics
 from pairre.predict import Prediction
 
-_METRICS = {"mrr": "MRR", "mr": "MR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10", "amri": "AMRI"}
+_METRICS = {
+    "mrr": "MRR",
+    "mr": "MR",
+    "hits_at_1": "Hits@1",
+    "hits_at_3": "Hits@3",
+    "hits_at_10": "Hits@10",
+    "amri": "AMRI",
+}
 
 
 def _table(title: str, left: Iterable[str], right: Iterable[str] = ()) -> Table:
@@ -36,10 +43,10 @@ def metrics_table(result: dict[str, Any]) -> Table:
     """Both sides and each, ties and intervals."""
     title = f"{result['graph']}, {result['split']}: {result['num_triples']:,} triples, filtered"
     table = _table(title, [""], _METRICS.values())
-    low, high = ({k: v[i] for k, v in result["interval_95"].items()} for i in (0, 1))
     table.add_row("both sides", *_cells(result["both"]), style="bold")
-    spans = [f"{_number(m, low[m])}–{_number(m, high[m])}" if m in low else "" for m in _METRICS]
-    table.add_row("  95% interval", *spans, style="dim")
+    for i, end in enumerate(("from", "to")):
+        bounds = {name: _number(name, interval[i]) for name, interval in result["interval_95"].items()}
+        table.add_row(f"  95% {end}", *(bounds.get(name, "") for name in _METRICS), style="dim")
     table.add_row("heads", *_cells(result["head"]))
     table.add_row("tails", *_cells(result["tail"]))
     for kind in ("optimistic", "pessimistic"):

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pairre.device import pick_device
 from pairre.display import Display, make_display
-from pairre.errors import GraphError, PairREError, TrainingError
+from pairre.errors import GraphError, PairREError, RunError, TrainingError
 from pairre.evaluate import evaluate, evaluate_triples, summarise
 from pairre.graph import Graph, load_graph
 from pairre.losses import LOSSES
@@ -41,16 +41,13 @@ class TrainingInterruptedError(PairREError):
 
 
 class Rows:
-    """The rows of a table that a step touches, as a leaf of the graph of gradients; `ids` None means the whole table."""
+    """The rows of a table that a step touches, as a leaf for the gradient; where any of `wanted` is None, all rows."""
 
     def __init__(self, table: Tensor, *wanted: Tensor | None) -> None:
-        self.ids: Tensor | None = None
-        if None in [None if w is None else True for w in wanted]:
-            self.values = table.detach().requires_grad_()
-            return
-        flat = torch.cat([w.flatten() for w in wanted if w is not None])
-        self.ids = torch.unique(flat)
-        self.values = F.embedding(self.ids, table.detach()).requires_grad_()
+        some = [ids.flatten() for ids in wanted if ids is not None]
+        self.ids = torch.unique(torch.cat(some)) if len(some) == len(wanted) else None
+        rows = table.detach() if self.ids is None else F.embedding(self.ids, table.detach())
+        self.values = rows.requires_grad_()
 
     def local(self, ids: Tensor) -> Tensor:
         """Positions of ids among the rows."""
@@ -99,7 +96,7 @@ class Trainer:
                 f"the loss became {value} at step {number + 1:,}; the last good state is kept: "
                 "try a smaller train.lr or a larger train.warmup"
             )
-        loss.backward()
+        torch.autograd.backward(loss)
         lr = learning_rate(self.recipe.train, number)
         for name, rows in (("entity", entity), ("relation", relation)):
             self.optimizers[name].step(rows.ids, rows.gradient, lr)
@@ -108,20 +105,20 @@ class Trainer:
 
     def loss(self, batch: Batch, entity: Rows, relation: Rows) -> Tensor:
         """The loss of a batch, from the rows it touches."""
-        compare = type(self.model).compare
+        compare = self.model.compare
         prepared = self.model.prepare(entity.values)
         relation_rows = F.embedding(relation.local(batch.triples[:, 1]), relation.values)
         true = entity.local(batch.true)
         q, w = self.model.query(batch.side, F.embedding(entity.local(batch.anchor), prepared), relation_rows)
         positive = compare(q, w, prepared, true[:, None])[:, 0]
         if batch.negatives is None:
-            negative = compare(q, w, prepared, None)
+            negative = compare(q, w, prepared)
         elif batch.share == 1:
             negative = compare(q, w, prepared, entity.local(batch.negatives))
         else:
             sets = F.embedding(entity.local(batch.negatives), prepared)
-            chunks = zip(q.split(batch.share), w.split(batch.share), sets, strict=True)
-            negative = torch.cat([compare(*chunk, None) for chunk in chunks])
+            chunks = zip(torch.split(q, batch.share), torch.split(w, batch.share), sets, strict=True)
+            negative = torch.cat([compare(*chunk) for chunk in chunks])
         loss = LOSSES[self.recipe.loss.name](positive, negative, batch.known, batch.weight, self.recipe.loss)
         return loss + self.penalty(batch, entity, relation_rows)
 
@@ -163,9 +160,20 @@ def train(
     if len(graph.train) == 0:
         raise GraphError(f"{graph.name}: train is empty")
     chosen = pick_device(device)
-    folder = _open_folder(graph, recipe, overrides, Path(out), resume) if out is not None else None
-    resolved = folder.recipe() if folder else resolve(graph, recipe, overrides)
-    trainer = Trainer(graph, resolved, chosen)
+    folder = None
+    if resume:
+        if out is None:
+            raise RunError("resume: say which run folder, with out")
+        folder = RunFolder.open(Path(out))
+        resolved = resolve(graph, recipe or folder.recipe(), overrides)
+        folder.check_same(graph, resolved)
+    else:
+        if out is not None:
+            RunFolder.check_free(Path(out))
+        resolved = resolve(graph, recipe, overrides)
+    trainer = Trainer(graph, resolved, chosen)  # refuses what it cannot train before a folder is made
+    if out is not None and folder is None:
+        folder = RunFolder.create(Path(out), graph, resolved)
     display = make_display(graph, resolved, chosen, folder.path if folder else None, progress, tensorboard)
     with folder.locked() if folder else nullcontext(), display:
         loop = Loop(trainer, folder, display)
@@ -176,19 +184,6 @@ def train(
             display.say(f"ranking the {split} split")
             folder.save_metrics(evaluate(run, split))
     return run
-
-
-def _open_folder(
-    graph: Graph, recipe: Recipe | str | Path | None, overrides: Iterable[str], out: Path, resume: bool
-) -> RunFolder:
-    if not resume:
-        return RunFolder.create(out, graph, resolve(graph, recipe, overrides))
-    folder = RunFolder.open(out)
-    # A resumed run keeps its recipe; one that is given again must be the same.
-    overrides = list(overrides)
-    wanted = resolve(graph, recipe if recipe is not None else folder.recipe(), overrides)
-    folder.check_same(graph, wanted)
-    return folder
 
 
 def _final_split(graph: Graph) -> Any:
@@ -308,7 +303,7 @@ def _interruptions(wanted: bool) -> Iterator[list[int]]:
         received.append(signum)
         signal.signal(signum, previous[signum])
 
-    previous = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+    previous: dict[int, Any] = {int(s): signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield received
     finally:

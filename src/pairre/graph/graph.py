@@ -24,7 +24,7 @@ Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Graph:
     """A knowledge graph as ids: each split is an int32 tensor [N, 3] of head, relation, tail."""
 
@@ -79,12 +79,13 @@ class Graph:
         """Equal exactly when names, ids and splits are equal: a run is resumed on its own graph only."""
         digest = hashlib.sha256()
         for vocabulary in (self.entities, self.relations):
-            digest.update(np.ascontiguousarray(pc.binary_length(vocabulary.names).to_numpy()))
+            digest.update(f"{vocabulary.kind} {len(vocabulary)} ".encode())
+            digest.update(pc.binary_length(vocabulary.names).to_numpy().tobytes())
             for start in range(0, len(vocabulary), 1 << 16):
                 digest.update("".join(vocabulary.names.slice(start, 1 << 16).to_pylist()).encode())
         for split in SPLITS:
-            digest.update(split.encode())
-            digest.update(np.ascontiguousarray(self.split(split).numpy()))
+            digest.update(f"{split} {len(self.split(split))} ".encode())
+            digest.update(self.split(split).numpy().tobytes())
         return digest.hexdigest()
 
     def save(self, folder: Path) -> None:

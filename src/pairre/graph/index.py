@@ -20,10 +20,11 @@ from torch import Tensor
 
 Side = Literal["head", "relation", "tail"]  # the member of a triple that is asked for
 COLUMN: dict[Side, int] = {"head": 0, "relation": 1, "tail": 2}
+_HOST = torch.device("cpu")
 _PAIR: dict[Side, tuple[int, int]] = {"tail": (0, 1), "head": (2, 1), "relation": (0, 2)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SideIndex:
     """Known third members of pairs, for one side."""
 
@@ -62,8 +63,8 @@ class SideIndex:
 
     def to(self, device: torch.device | str) -> SideIndex:
         """Return the same index on a device."""
-        parts = (t.to(device) for t in (self.pair_keys, self.offsets, self.members))
-        return SideIndex(*parts, num_second=self.num_second, num_members=self.num_members)
+        pair_keys, offsets, members = (t.to(device) for t in (self.pair_keys, self.offsets, self.members))
+        return SideIndex(pair_keys, offsets, members, self.num_second, self.num_members)
 
     def ranges(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         """Where in `members` the known members of each pair begin and end; both 0 for a pair that never occurs."""
@@ -91,15 +92,23 @@ class SideIndex:
     def contains(self, first: Tensor, second: Tensor, candidates: Tensor) -> Tensor:
         """Which candidates, [K] shared by all pairs or [B, K], form a known triple; bool [B, K]."""
         begin, end = self.ranges(first, second)
-        if candidates.device.type == "cpu":
-            shared = candidates.dim() == 1
-            rows = (candidates[None] if shared else candidates).contiguous().numpy()
-            out = np.empty((len(begin), candidates.shape[-1]), np.bool_)
-            _contains(begin.numpy(), end.numpy(), self.members.numpy(), rows, out)
-            return torch.from_numpy(out)
+        rows = candidates[None] if candidates.dim() == 1 else candidates
+        assert len(rows) in (1, len(begin)), f"{len(rows)} rows of candidates for {len(begin)} pairs"
+        return self._search_each(begin, end, rows) if rows.device.type == "cpu" else self._search_all(begin, end, rows)
+
+    def _search_each(self, begin: Tensor, end: Tensor, rows: Tensor) -> Tensor:
+        """On the CPU: each candidate among the members of its own pair."""
+        out = np.empty((len(begin), rows.shape[1]), np.bool_)
+        _contains(begin.numpy(), end.numpy(), self.members.numpy(), rows.contiguous().numpy(), out)
+        return torch.from_numpy(out)
+
+    def _search_all(self, begin: Tensor, end: Tensor, rows: Tensor) -> Tensor:
+        """On any device: each candidate among all members, by one key."""
+        if len(self.members) == 0:
+            return torch.zeros(len(begin), rows.shape[1], dtype=torch.bool, device=rows.device)
         # A pair that never occurs has begin == end, so whatever position it lands on is ruled out below.
-        key = torch.searchsorted(self.offsets, begin, right=True)[:, None] * self.num_members + candidates
-        found = torch.searchsorted(self._flat_keys, key).clamp_(max=max(len(self.members) - 1, 0))
+        key = torch.searchsorted(self.offsets, begin, right=True)[:, None] * self.num_members + rows
+        found = torch.searchsorted(self._flat_keys, key).clamp_(max=len(self.members) - 1)
         return (self._flat_keys[found] == key) & (begin < end)[:, None]
 
     @cached_property
@@ -109,7 +118,7 @@ class SideIndex:
         return torch.repeat_interleave(position, self.offsets.diff()) * self.num_members + self.members
 
 
-@numba.njit(parallel=True, cache=True)  # type: ignore[misc]
+@numba.njit(parallel=True, cache=True)
 def _contains(begin, end, members, rows, out):  # type: ignore[no-untyped-def]
     """Binary search of each candidate among the members of its own pair: short ranges that stay in cache."""
     shared = rows.shape[0] == 1
@@ -133,19 +142,22 @@ class KnownTriples:
     def __init__(self, triples: Tensor, num_entities: int, num_relations: int, device: torch.device | str = "cpu"):
         self._triples = triples
         self._sizes = (num_entities, num_relations)
-        self._device = device
-        self._sides: dict[Side, SideIndex] = {}
+        self._device = torch.device(device)
+        self._sides: dict[tuple[torch.device, Side], SideIndex] = {}  # one for all devices, so none is built twice
 
     def to(self, device: torch.device | str) -> KnownTriples:
         """The same set, answering on a device."""
-        same = torch.device(device) == torch.device(self._device)
-        return self if same else KnownTriples(self._triples, *self._sizes, device)
+        other = KnownTriples(self._triples, *self._sizes, device)
+        other._sides = self._sides
+        return other
 
     def side(self, side: Side) -> SideIndex:
         """The index that answers for the missing `side` of a triple."""
-        if side not in self._sides:
-            self._sides[side] = SideIndex.build(self._triples, side, *self._sizes).to(self._device)
-        return self._sides[side]
+        if (self._device, side) not in self._sides:
+            host = self._sides.get((_HOST, side)) or SideIndex.build(self._triples, side, *self._sizes)
+            self._sides[_HOST, side] = host
+            self._sides[self._device, side] = host.to(self._device)
+        return self._sides[self._device, side]
 
     def known(self, triples: Tensor, side: Side) -> tuple[Tensor, Tensor]:
         """All known members on `side` for B triples whose own member there is ignored: (which query, which member)."""

@@ -14,7 +14,7 @@ from pairre.errors import GraphError
 from pairre.graph import benchmarks
 from pairre.graph.graph import SPLITS, Graph, Split
 from pairre.graph.readers import SUFFIXES, Layout, TripleColumns, read_triples, split_suffix
-from pairre.graph.split import DEFAULT_FRACTIONS, distinct, split_triples
+from pairre.graph.split import DEFAULT_FRACTIONS, distinct, num_held_out, split_triples
 from pairre.graph.vocabulary import Vocabulary
 
 log = logging.getLogger("pairre")
@@ -41,16 +41,25 @@ def load_graph(
     """
     layout = Layout(columns, header, delimiter)
     path = Path(source)
+    try:
+        return _load(path, layout, split, seed)
+    except OSError as error:
+        raise GraphError(f"{source}: cannot be read: {error.strerror or error}") from error
+
+
+def _load(path: Path, layout: Layout, split: tuple[float, float, float], seed: int) -> Graph:
+    if (path / "entities.parquet").is_file():
+        return Graph.load(path, path.resolve().parent.name)  # the graph of a run folder
     if path.is_dir():
         return _from_folder(path, path.resolve().name, layout)
     if path.is_file():
         return _from_file(path, path.name.split(".")[0], layout, split, seed)
     if path.suffix or len(path.parts) > 1:
-        raise GraphError(f"{source}: no such file or folder")
-    if str(source) == "atlas":
+        raise GraphError(f"{path}: no such file or folder")
+    if str(path) == "atlas":
         with resources.as_file(resources.files("pairre.graph") / "atlas" / "atlas.tsv") as file:
             return _from_file(file, "atlas", Layout(header=False), split, seed)
-    return _from_folder(benchmarks.locate(str(source)), str(source), Layout())
+    return _from_folder(benchmarks.locate(str(path)), str(path), Layout())
 
 
 def _from_file(path: Path, name: str, layout: Layout, fractions: tuple[float, float, float], seed: int) -> Graph:
@@ -59,11 +68,12 @@ def _from_file(path: Path, name: str, layout: Layout, fractions: tuple[float, fl
     if num_repeated := len(encoded["all"]) - len(triples):
         log.warning("%s: %s repeated triples left out before splitting", path, f"{num_repeated:,}")
     splits = split_triples(triples, len(entities), len(relations), fractions, seed)
-    asked = round((fractions[1] + fractions[2]) * len(triples))
+    asked = sum(num_held_out(len(triples), fractions))
     held = len(splits["valid"]) + len(splits["test"])
     if held < asked:
         log.warning(
-            "%s: %s triples held out instead of %s, so that train has every entity and relation", path, held, asked
+            "%s: %s triples held out instead of %s, so that train has every entity and relation",
+            *(path, f"{held:,}", f"{asked:,}"),
         )
     return Graph(name, entities, relations, **{s: torch.from_numpy(splits[s]) for s in SPLITS})
 
@@ -102,7 +112,7 @@ def _warn_of_unseen(name: str, splits: dict[Split, torch.Tensor], num_entities: 
         unseen = ~(seen_entity[triples[:, 0]] & seen_entity[triples[:, 2]] & seen_relation[triples[:, 1]])
         if num_unseen := int(unseen.sum()):
             log.warning(
-                "%s: %s of %s %s triples have an entity or relation that train never shows; kept, but their scores are guesses",
+                "%s: %s of %s %s triples have an entity or relation that train never shows; kept, but scored by guess",
                 *(name, f"{num_unseen:,}", f"{len(triples):,}", split),
             )
 

@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,12 +26,18 @@ COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 SUFFIXES = (*DELIMITED, ".parquet", *RDF_SUFFIXES)
 ROLES = ("head", "relation", "tail")
 _NAMES = pa.dictionary(pa.int32(), pa.string())
+# Well-known titles, the plainest first: it is taken where a file has two of one role.
 _HEADERS = (
-    {"head", "h", "subject", "subj", "s", "source", "src", "from", "start", "head_id", "subject_id"},
-    {"relation", "rel", "r", "predicate", "pred", "p", "property", "edge", "type", "label", "relation_id"},
-    {"tail", "t", "object", "obj", "o", "target", "dst", "to", "end", "tail_id", "object_id"},
+    ("head", "h", "head_id", "subject", "subj", "s", "subject_id", "source", "src", "from", "start"),
+    ("relation", "rel", "r", "relation_id", "predicate", "pred", "p", "property", "edge", "type", "label"),
+    ("tail", "t", "tail_id", "object", "obj", "o", "object_id", "target", "dst", "to", "end"),
 )
-_BLOCK = 16 << 20
+_NAME_TYPES = (
+    *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_integer),
+)
+_BLOCK = 64 << 20  # bytes parsed at once: each block has its own dictionary, so fewer blocks are quicker to unify
+_SAMPLE = 20  # lines that the delimiter is found out from
 
 
 @dataclass(frozen=True)
@@ -71,16 +78,17 @@ def read_triples(path: Path, layout: Layout | None = None) -> TripleColumns:
             f"{path}: unknown format '{suffix or path.name}'; known suffixes: {known}, each also .gz or .zst"
         )
     if not path.is_file():
-        raise GraphError(f"{path}: no such file")
+        raise GraphError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
     try:
         if suffix in RDF_SUFFIXES:
             with pa.input_stream(str(path), compression=compression) as stream:
-                head, relation, tail, num_literals = read_rdf(path, stream, RDF_SUFFIXES[suffix])
-            columns = TripleColumns(*(_chunked(c) for c in (head, relation, tail)), num_literals)
+                chunks, num_literals = read_rdf(path, stream, RDF_SUFFIXES[suffix])
+            head, relation, tail = (pa.chunked_array(c, _NAMES) for c in chunks)
+            columns = TripleColumns(head, relation, tail, num_literals)
         elif suffix == ".parquet":
             columns = _read_parquet(path, compression, layout)
         else:
-            columns = _read_delimited(path, compression, layout, DELIMITED[suffix])
+            columns = _read_delimited(path, layout)
     except OSError as error:
         raise GraphError(f"{path}: cannot be read: {_why(error)}") from error
     if len(columns.head) == 0:
@@ -91,7 +99,7 @@ def read_triples(path: Path, layout: Layout | None = None) -> TripleColumns:
 
 def _why(error: OSError) -> str:
     """Arrow's errors carry no errno; say what they mean for a file of triples."""
-    text = error.strerror or str(error)
+    text = _one_line(error.strerror or error)
     if "Truncated compressed stream" in text:
         return "the compressed file is cut off; fetch or write it again"
     if "inflate failed" in text or "ZSTD" in text:
@@ -99,94 +107,191 @@ def _why(error: OSError) -> str:
     return text
 
 
-def _chunked(column: list[pa.Array]) -> pa.ChunkedArray:
-    return pa.chunked_array(column, _NAMES)
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())
 
 
 # --- delimited text -------------------------------------------------------------------------------------------------
 
 
-def _read_delimited(path: Path, compression: str | None, layout: Layout, delimiter: str | None) -> TripleColumns:
-    number, first = _first_line(path, compression)
-    delimiter = layout.delimiter or delimiter or _sniff(first)
-    quoted = split_suffix(path)[0] == ".csv"
-    cells = next(csv.reader([first], delimiter=delimiter)) if quoted else first.split(delimiter)
-    header = layout.header if layout.header is not None else _is_header(cells, layout)
-    picked = _pick(path, layout, cells if header else None, len(cells))
-    skip = number if header else 0  # lines before the first triple
-    wanted = [f"c{i}" for i in picked]
-    try:
+@dataclass(frozen=True)
+class _Text:
+    """A delimited file as its first record shows it."""
+
+    path: Path
+    compression: str | None
+    delimiter: str
+    quoted: bool
+    width: int
+    picked: list[int]  # positions of head, relation and tail
+    skip: int  # lines before the first triple
+
+    @classmethod
+    def look(cls, path: Path, layout: Layout) -> _Text:
+        """Find out delimiter, header and columns from the first lines."""
+        suffix, compression = split_suffix(path)
+        quoted = suffix == ".csv"
+        delimiter = layout.delimiter or DELIMITED[suffix]
+        if delimiter is None:
+            filled = (text for _, text in _lines(path, compression) if text.strip("\r\n"))
+            delimiter = _sniff(list(islice(filled, _SAMPLE)), quoted)
+        if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '\r\n"':
+            raise GraphError(f"delimiter {delimiter!r}: one ASCII character, no quote or line break, expected")
+        first = next(_records(path, compression, delimiter, quoted), None)
+        if first is None:
+            raise GraphError(f"{path}: the file is empty")
+        start, end, cells = first
+        header = layout.header if layout.header is not None else _is_header(cells, layout)
+        picked = _pick(f"{path}:{start}", layout, cells if header else None, len(cells))
+        return cls(path, compression, delimiter, quoted, len(cells), picked, end if header else 0)
+
+    def read(self) -> pa.Table:
+        """Head, relation and tail by Arrow's parser."""
+        wanted = [f"c{i}" for i in self.picked]
         table = arrow_csv.read_csv(
-            pa.input_stream(str(path), compression=compression),
+            pa.input_stream(str(self.path), compression=self.compression),
             read_options=arrow_csv.ReadOptions(
-                column_names=[f"c{i}" for i in range(len(cells))], skip_rows=skip, block_size=_BLOCK
+                column_names=[f"c{i}" for i in range(self.width)], skip_rows=self.skip, block_size=_BLOCK
             ),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted
+                delimiter=self.delimiter, quote_char='"' if self.quoted else False, newlines_in_values=self.quoted
             ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(wanted, _NAMES), include_columns=wanted, strings_can_be_null=False
             ),
         )
-    except pa.ArrowInvalid as error:
-        raise _fault(path, compression, delimiter, quoted, skip, picked, len(cells)) or GraphError(
-            f"{path}: {error}"
-        ) from error
-    columns = TripleColumns(*(table[name] for name in wanted))
-    if any(_has_empty(column) for column in (columns.head, columns.relation, columns.tail)):
-        fault = _fault(path, compression, delimiter, quoted, skip, picked, len(cells))
-        raise fault or GraphError(f"{path}: a name is empty")
+        return table.select(wanted)
+
+    def fault(self) -> GraphError | None:
+        """Read the file again, slowly, and name the first line that is wrong."""
+        empty = True
+        for start, _, cells in _records(self.path, self.compression, self.delimiter, self.quoted):
+            if start <= self.skip:
+                continue
+            empty = False
+            if len(cells) != self.width:
+                roles = f" ({', '.join(ROLES)})" if self.width == 3 else ""
+                return GraphError(f"{self.path}:{start}: {_count(len(cells))}, expected {self.width}{roles}")
+            for role, position in zip(ROLES, self.picked, strict=True):
+                if not cells[position].strip():
+                    return GraphError(f"{self.path}:{start}: the {role} is empty")
+        return GraphError(f"{self.path}: no triples in this file") if empty else None
+
+    def has_odd_quotes(self) -> bool:
+        """Whether the quotes of the file can not all be pairs."""
+        with pa.input_stream(str(self.path), compression=self.compression) as stream:
+            return bool(sum(block.count(b'"') for block in iter(lambda: stream.read(1 << 20), b"")) % 2)
+
+
+def _read_delimited(path: Path, layout: Layout) -> TripleColumns:
+    text = _Text.look(path, layout)
+    try:
+        columns = TripleColumns(*text.read().columns)
+    except pa.ArrowException as error:
+        raise text.fault() or GraphError(f"{path}: {_one_line(error)}") from error
+    parts = (columns.head, columns.relation, columns.tail)
+    if any(_has_empty(column) for column in parts):
+        raise text.fault() or GraphError(f"{path}: a name is empty")
+    if text.quoted and (any(_has_line_break(column) for column in parts) or text.has_odd_quotes()):
+        # Arrow lets a quote that is never closed swallow the lines after it; csv.reader does not.
+        fault = text.fault()
+        if fault:
+            raise fault
     return columns
 
 
-def _first_line(path: Path, compression: str | None) -> tuple[int, str]:
-    """Number and text of the first line that is not empty: enough to find out delimiter, header and width."""
-    for number, line in _lines(path, compression, quoted=False):
-        if line.strip(b"\r\n"):
-            return number, _decode(path, number, line).rstrip("\r\n")
-    raise GraphError(f"{path}: the file is empty")
+def _lines(path: Path, compression: str | None) -> Iterator[tuple[int, str]]:
+    """(number, text with its line end) of each line; like Arrow, a lone carriage return ends one too."""
+    with pa.input_stream(str(path), compression=compression) as stream:
+        parts = (part for line in io.BufferedReader(stream) for part in line.splitlines(keepends=True))
+        for number, part in enumerate(parts, start=1):
+            line = part.removeprefix(b"\xef\xbb\xbf") if number == 1 else part
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                where = f"{path}:{number}: invalid UTF-8 (byte 0x{line[error.start]:02x} at position {error.start + 1})"
+                raise GraphError(where) from error
+            yield number, text
 
 
-def _sniff(line: str) -> str:
-    """The delimiter of a .txt or .csv file: the first of tab, comma, semicolon, bar or space that occurs twice."""
-    return next((d for d in "\t,;| " if line.count(d) >= 2), "\t" if "\t" in line else ",")
+def _records(path: Path, compression: str | None, delimiter: str, quoted: bool) -> Iterator[tuple[int, int, list[str]]]:
+    """(first line, last line, cells) of each record that is not blank; a quoted cell may run over several lines."""
+    lines = _lines(path, compression)
+    if not quoted:
+        for number, line in lines:
+            if text := line.rstrip("\r\n"):
+                yield number, number, text.split(delimiter)
+        return
+    reader = csv.reader((text for _, text in lines), delimiter=delimiter, strict=True)
+    while True:
+        start = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            what = "a quote that is not closed before the next delimiter, or a name of more than 131,072 characters"
+            raise GraphError(f"{path}:{start}: {what}") from error
+        if cells is None:
+            return
+        if cells:
+            yield start, reader.line_num, cells
+
+
+def _sniff(lines: list[str], quoted: bool) -> str:
+    """The delimiter of a .txt or .csv file: the one that gives most of the first lines as many cells, 3 if possible."""
+    found, best = ",", (0.0, False)
+    for delimiter in "\t,;| ":
+        rows = csv.reader(lines, delimiter=delimiter) if quoted else (line.split(delimiter) for line in lines)
+        try:
+            widths = [len(row) for row in rows if row]
+        except csv.Error:  # a cell beyond all measure; the reading that follows says where
+            continue
+        if widths and widths[0] >= 3:
+            score = (widths.count(widths[0]) / len(widths), widths[0] == 3)
+            if score > best:
+                found, best = delimiter, score
+    return found
 
 
 def _is_header(cells: list[str], layout: Layout) -> bool:
-    """A header is there when columns are picked by name, or when two cells or more are well-known column titles."""
-    if layout.columns and not all(c.isdigit() for c in layout.columns):
+    """A header is there when columns are picked by name, or when each role has a well-known column title."""
+    if layout.columns and not all(c.isdecimal() for c in layout.columns):
         return True
     lower = [c.strip().lower() for c in cells]
-    return sum(any(cell in titles for cell in lower) for titles in _HEADERS) >= 2 and len(set(lower)) == len(lower)
+    return all(any(cell in titles for cell in lower) for titles in _HEADERS) and len(set(lower)) == len(lower)
 
 
-def _pick(path: Path, layout: Layout, titles: list[str] | None, width: int) -> list[int]:
+def _pick(where: str, layout: Layout, titles: list[str] | None, width: int) -> list[int]:
     """Positions of head, relation and tail in a row."""
+    titles = None if titles is None else [_one_line(title) for title in titles]
     if layout.columns is None:
-        if titles is not None and width >= 3:
-            lower = [t.strip().lower() for t in titles]
-            found = [next((i for i, t in enumerate(lower) if t in names), None) for names in _HEADERS]
-            positions = [i for i in found if i is not None]
-            if len(positions) == 3 and len(set(positions)) == 3:
-                return positions
+        lower = [t.lower() for t in titles or ()]
+        found = [next((lower.index(name) for name in names if name in lower), -1) for names in _HEADERS]
+        if min(found) >= 0:
+            return found
         if width != 3:
-            raise GraphError(f"{path}:1: {_count_columns(width)}, expected 3 ({', '.join(ROLES)}){_pick_hint(width)}")
+            raise GraphError(f"{where}: {_count(width)}, expected 3 ({', '.join(ROLES)}){_pick_hint(width)}")
         return [0, 1, 2]
-    positions = []
-    for role, column in zip(ROLES, layout.columns, strict=True):
-        if titles is not None and column in titles:
+    if len(layout.columns) != 3:
+        raise GraphError(f"--columns {','.join(layout.columns)}: three columns expected, head,relation,tail")
+    positions: list[int] = []
+    for role, column in zip(ROLES, map(_one_line, layout.columns), strict=True):
+        if titles is not None and titles.count(column) == 1:
             positions.append(titles.index(column))
-        elif column.isdigit() and 1 <= int(column) <= width:
+        elif titles is not None and column in titles:
+            raise GraphError(f"{where}: two columns are named '{column}'; pick by number, e.g. --columns 1,2,3")
+        elif column.isdecimal() and 1 <= int(column) <= width:
             positions.append(int(column) - 1)
-        elif column.isdigit():
-            raise GraphError(f"{path}:1: column {column} asked for as {role}, but the file has {_count_columns(width)}")
+        elif column.isdecimal():
+            raise GraphError(f"{where}: column {column} asked for as {role}, but the file has {_count(width)}")
         else:
-            there = f"; the header has: {', '.join(titles)}" if titles else ""
-            raise GraphError(f"{path}:1: no column '{column}' for {role}{suggest(column, titles or [])}{there}")
+            there = f"; the header has: {', '.join(titles)}" if titles else "; without a header, pick by number"
+            raise GraphError(f"{where}: no column '{column}' for {role}{suggest(column, titles or [])}{there}")
+    if len(set(positions)) != 3:
+        raise GraphError(f"{where}: --columns {','.join(layout.columns)} picks a column twice")
     return positions
 
 
-def _count_columns(width: int) -> str:
+def _count(width: int) -> str:
     return f"{width} column{'' if width == 1 else 's'}"
 
 
@@ -199,51 +304,8 @@ def _has_empty(column: pa.ChunkedArray) -> bool:
     return any(pc.any(pc.equal(pc.utf8_trim_whitespace(c.dictionary), "")).as_py() for c in column.chunks)
 
 
-# --- where the fault is ---------------------------------------------------------------------------------------------
-
-
-def _fault(
-    path: Path, compression: str | None, delimiter: str, quoted: bool, skip: int, picked: list[int], width: int
-) -> GraphError | None:
-    """Read the file again, slowly, and name the first line that is wrong."""
-    for number, line in _lines(path, compression, quoted):
-        text = _decode(path, number, line).rstrip("\r\n")
-        if not text or number <= skip:
-            continue
-        cells = (
-            next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)) if quoted else text.split(delimiter)
-        )
-        if len(cells) != width:
-            roles = f" ({', '.join(ROLES)})" if width == 3 else ""
-            return GraphError(f"{path}:{number}: {_count_columns(len(cells))}, expected {width}{roles}")
-        for role, position in zip(ROLES, picked, strict=True):
-            if not cells[position].strip():
-                return GraphError(f"{path}:{number}: the {role} is empty")
-    return None
-
-
-def _lines(path: Path, compression: str | None, quoted: bool) -> Iterator[tuple[int, bytes]]:
-    """(number of its first line, bytes) of each record; in quoted files a record may run over several lines."""
-    with pa.input_stream(str(path), compression=compression) as stream:
-        record, start = b"", 1
-        for number, line in enumerate(io.BufferedReader(stream), start=1):  # type: ignore[type-var]
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            record += line
-            if quoted and record.count(b'"') % 2:
-                continue
-            yield start, record
-            record, start = b"", number + 1
-        if record:
-            yield start, record
-
-
-def _decode(path: Path, number: int, line: bytes) -> str:
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = line[error.start]
-        raise GraphError(f"{path}:{number}: invalid UTF-8 (byte 0x{byte:02x} at column {error.start + 1})") from error
+def _has_line_break(column: pa.ChunkedArray) -> bool:
+    return any(pc.any(pc.match_substring(c.dictionary, "\n")).as_py() for c in column.chunks)
 
 
 # --- Parquet --------------------------------------------------------------------------------------------------------
@@ -257,23 +319,25 @@ def _read_parquet(path: Path, compression: str | None, layout: Layout) -> Triple
         else:
             file = pq.ParquetFile(path)
         titles = list(file.schema_arrow.names)
-        picked = [titles[i] for i in _pick(path, layout, titles, len(titles))]
+        picked = [titles[i] for i in _pick(str(path), layout, titles, len(titles))]
+        if twice := [title for title in picked if titles.count(title) > 1]:
+            raise GraphError(f"{path}: two columns are named '{twice[0]}'; give each its own name")
         table = file.read(columns=picked)
-    except pa.ArrowInvalid as error:
-        raise GraphError(f"{path}: not a readable Parquet file: {str(error).splitlines()[0]}") from error
-    columns = []
-    for role, title in zip(ROLES, picked, strict=True):
-        column = table[title]
-        if column.null_count:
-            row = pc.index(pc.is_null(column), True).as_py()
-            raise GraphError(f"{path}: row {row + 1}: the {role} ('{title}') is null")
-        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-            value = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-            if pa.types.is_nested(value) or pa.types.is_floating(value):
-                raise GraphError(f"{path}: column '{title}' holds {column.type}, not names")
-        column = pa.chunked_array([c.cast(pa.string()).dictionary_encode() for c in column.chunks], _NAMES)
-        if _has_empty(column):
-            empty = pc.equal(pc.utf8_trim_whitespace(column.cast(pa.string())), "")
-            raise GraphError(f"{path}: row {pc.index(empty, True).as_py() + 1}: the {role} ('{title}') is empty")
-        columns.append(column)
-    return TripleColumns(*columns)
+        return TripleColumns(*(_names(path, role, t, table[t]) for role, t in zip(ROLES, picked, strict=True)))
+    except pa.ArrowException as error:
+        raise GraphError(f"{path}: not a readable Parquet file: {_one_line(error)}") from error
+
+
+def _names(path: Path, role: str, title: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A Parquet column as names: text as it is, whole numbers written out, anything else refused."""
+    value = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if column.null_count:
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise GraphError(f"{path}: row {row + 1}: the {role} ('{title}') is null")
+    if not any(is_type(value) for is_type in _NAME_TYPES):
+        raise GraphError(f"{path}: column '{title}' holds {_one_line(column.type)}, not names")
+    column = pa.chunked_array([c.cast(pa.string()).dictionary_encode() for c in column.chunks], _NAMES)
+    if _has_empty(column):
+        empty = pc.equal(pc.utf8_trim_whitespace(column.cast(pa.string())), "")
+        raise GraphError(f"{path}: row {pc.index(empty, True).as_py() + 1}: the {role} ('{title}') is empty")
+    return column

@@ -1,4 +1,4 @@
-"""One list of triples → train, valid and test by seed, so that train has seen every entity and relation of the others."""
+"""One list of triples → train, valid and test by seed; train has every entity and relation of the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def split_triples(
     In a random order, the first triple that brings an entity or a relation goes to train; of the others, the last ones
     go to valid and test. Where too few are free, valid and test are smaller than asked, in proportion.
     """
-    if len(fractions) != 3 or min(fractions) < 0 or fractions[0] <= 0 or abs(sum(fractions) - 1) > 1e-6:
+    adds_up = abs(sum(fractions) - 1) <= 1e-6  # false for a nan too
+    if len(fractions) != 3 or not adds_up or min(fractions) < 0 or fractions[0] <= 0:
         shown = "/".join(f"{100 * f:g}" for f in fractions)
         raise GraphError(f"split {shown}: three shares train/valid/test that add up to 100, train above 0")
     order = np.random.default_rng(seed).permutation(len(triples))
@@ -41,7 +42,7 @@ def split_triples(
     needed[first_relation[first_relation < len(triples)]] = True
 
     free = np.flatnonzero(~needed)
-    wanted = [round(f * len(triples)) for f in fractions[1:]]
+    wanted = num_held_out(len(triples), fractions)
     if sum(wanted) > len(free):
         num_valid = len(free) * wanted[0] // max(sum(wanted), 1)
         wanted = [num_valid, len(free) - num_valid if wanted[1] else 0]
@@ -56,13 +57,28 @@ def split_triples(
     }
 
 
+def num_held_out(num_triples: int, fractions: tuple[float, float, float]) -> list[int]:
+    """How many triples valid and test are to have."""
+    return [round(f * num_triples) for f in fractions[1:]]
+
+
 def distinct(triples: np.ndarray, num_entities: int, num_relations: int) -> np.ndarray:
     """The triples without repetitions, each at its first place."""
     if num_entities * num_relations * num_entities >= 2**63:
-        _, first = np.unique(triples, axis=0, return_index=True)
-    else:
-        key = (triples[:, 0].astype(np.int64) * num_relations + triples[:, 1]) * num_entities + triples[:, 2]
-        if len(np.unique(key)) == len(key):
-            return triples
-        _, first = np.unique(key, return_index=True)
-    return triples[np.sort(first)]
+        order = np.lexsort(triples.T)  # stable, so the first of equal rows is the first in the list
+        ordered = triples[order]
+        new = np.ones(len(triples), np.bool_)
+        new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+        return triples if new.all() else triples[np.sort(order[new])]
+    key = (triples[:, 0].astype(np.int64) * num_relations + triples[:, 1]) * num_entities + triples[:, 2]
+    ordered = np.sort(key)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not len(repeated):
+        return triples
+    # Few triples are repeated as a rule: only those are looked at again.
+    place = np.searchsorted(repeated, key)
+    rows = np.flatnonzero(repeated[np.minimum(place, len(repeated) - 1)] == key)
+    _, first = np.unique(key[rows], return_index=True)
+    kept = np.ones(len(triples), np.bool_)
+    kept[np.delete(rows, first)] = False
+    return triples[kept]

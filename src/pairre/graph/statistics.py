@@ -1,4 +1,4 @@
-"""What a graph is like: sizes, faults and relation categories, counted in one place for `stats`, evaluation and reports."""
+"""What a graph is like: sizes, faults and relation categories, counted once for `stats`, evaluation and reports."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def relation_means(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
     for column in (0, 2):
         pairs = torch.unique(triples[:, 1] * graph.num_entities + triples[:, column])
         num_ends = torch.bincount(pairs // graph.num_entities, minlength=graph.num_relations)
-        means.append(num / num_ends.clamp(min=1))
+        means.append(num.double() / num_ends.clamp(min=1))
     return num, means[0], means[1]
 
 

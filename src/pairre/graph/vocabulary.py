@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 from pairre.errors import NameNotFoundError
 from pairre.files import written_whole
 
+_POOL = 10_000  # names that difflib compares in a second or so
+
 
 class Vocabulary:
     """Dense ids for names: `vocabulary[3]` is a name, `vocabulary.id("Paris")` its id."""
@@ -40,7 +42,7 @@ class Vocabulary:
         if found < 0:
             near = self.nearest(name)
             hint = f"; nearest: {', '.join(repr(n) for n in near)}" if near else ""
-            raise NameNotFoundError(f"no {self.kind} named '{name}'{hint}")
+            raise NameNotFoundError(f"no {self.kind} named {name!r}{hint}")
         return found
 
     def nearest(self, name: str, count: int = 5) -> list[str]:
@@ -49,16 +51,23 @@ class Vocabulary:
         wanted = name.lower()
         holding = self.names.filter(pc.match_substring(lower, wanted)).slice(0, 10_000).to_pylist()
         found = sorted(holding, key=len)[:count]
-        # difflib compares one by one, so a large vocabulary is narrowed to names that could be a near miss at all.
-        pool = self.names
-        if len(pool) > 20_000:
-            length = pc.utf8_length(self.names)
-            slack = max(2, len(name) // 4)
-            close = pc.and_(pc.greater_equal(length, len(name) - slack), pc.less_equal(length, len(name) + slack))
-            pool = self.names.filter(pc.and_(close, pc.starts_with(lower, wanted[:1]))).slice(0, 20_000)
+        pool = self.names if len(self) <= _POOL else self._plausible(lower, wanted)
         by_lower = {str(n).lower(): str(n) for n in pool.to_pylist()}
         typos = [by_lower[n] for n in difflib.get_close_matches(wanted, list(by_lower), n=count, cutoff=0.6)]
         return list(dict.fromkeys(typos + found))[:count]
+
+    def _plausible(self, lower: pa.Array, wanted: str) -> pa.Array:
+        """Names that could be a near miss: difflib compares one by one, so a large vocabulary is narrowed first.
+
+        A slip of the finger leaves one half of a word as it is; an IRI's word comes after its last '/' or '#'.
+        """
+        cut = max(wanted.rfind("/"), wanted.rfind("#")) + 1
+        middle = cut + (len(wanted) - cut + 1) // 2
+        half = pc.or_(pc.starts_with(lower, wanted[:middle]), pc.ends_with(lower, wanted[middle:]))
+        length = pc.utf8_length(lower)
+        slack = max(2, len(wanted) // 4)
+        close = pc.and_(pc.greater_equal(length, len(wanted) - slack), pc.less_equal(length, len(wanted) + slack))
+        return self.names.filter(pc.and_(close, half)).slice(0, _POOL)
 
     def save(self, path: Path) -> None:
         """Write the names as a Parquet file with one column, `name`."""

@@ -5,7 +5,7 @@ B triples, E entities, R relations, K candidates of each query, D features. A hi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -17,7 +17,6 @@ from pairre.graph import Side
 from pairre.graph.index import COLUMN
 from pairre.randomness import generator
 
-Compare = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 Query = tuple[Tensor, Tensor]  # q and its scale w, [B, D] each
 _BUDGET = 1 << 24  # elements of a temporary
 
@@ -28,7 +27,6 @@ class Model(torch.nn.Module):
     name: ClassVar[str]
     formula: ClassVar[str]
     relation_parts: ClassVar[dict[str, int]]  # names and widths, in multiples of dim
-    compare: ClassVar[Compare]
 
     def __init__(self, num_entities: int, num_relations: int, dim: int) -> None:
         super().__init__()
@@ -57,12 +55,16 @@ class Model(torch.nn.Module):
         """What every candidate head of (r, t) is compared with."""
         raise NotImplementedError
 
+    def compare(self, query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
+        """Scores of queries against all candidate rows, [B, N], or against rows `ids` [B, K]: one of `ops`."""
+        raise NotImplementedError
+
     # --- derived: from rows ---
 
     def parts(self, relation: Tensor) -> SimpleNamespace:
         """Relation rows by the names of their parts."""
         widths = [self.dim * width for width in self.relation_parts.values()]
-        return SimpleNamespace(**dict(zip(self.relation_parts, relation.split(widths, dim=-1), strict=True)))
+        return SimpleNamespace(**dict(zip(self.relation_parts, torch.split(relation, widths, dim=-1), strict=True)))
 
     def query(self, side: Side, anchor: Tensor, relation: Tensor) -> Query:
         """The query of a side, from prepared rows of the entity that is there and rows of the relation."""
@@ -82,7 +84,7 @@ class Model(torch.nn.Module):
         """Scores [B] of [B, 3] triples."""
         tails = self.prepare(F.embedding(triples[:, 2], self.entity))
         each = torch.arange(len(triples), device=triples.device)[:, None]
-        return type(self).compare(*self.queries(triples, "tail"), tails, each)[:, 0]
+        return self.compare(*self.queries(triples, "tail"), tails, each)[:, 0]
 
     def score_candidates(self, triples: Tensor, side: Side, candidates: Tensor) -> Tensor:
         """Scores of entities put on `side`: candidates [K] for all triples or [B, K]; the result is [B, K]."""
@@ -90,12 +92,12 @@ class Model(torch.nn.Module):
         table = self.prepare(F.embedding(rows, self.entity))
         q, w = self.queries(triples, side)
         if candidates.dim() == 1:
-            return type(self).compare(q, w, F.embedding(ids, table), None)
-        return type(self).compare(q, w, table, ids)
+            return self.compare(q, w, F.embedding(ids, table))
+        return self.compare(q, w, table, ids)
 
     def score_all(self, triples: Tensor, side: Side) -> Tensor:
         """Scores [B, E] of every entity on `side`."""
-        return type(self).compare(*self.queries(triples, side), self.prepare(self.entity), None)
+        return self.compare(*self.queries(triples, side), self.prepare(self.entity))
 
     def score_tails(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Scores [B, E] of every tail of (head, relation)."""

@@ -19,8 +19,7 @@ class PairRE(Model):
 
     name = "pairre"
     formula = "−‖ĥ ∘ r.head − t̂ ∘ r.tail‖₁, ê = e / ‖e‖₂"
-    relation_parts = {"head": 1, "tail": 1}  # noqa: RUF012
-    compare = staticmethod(ops.weighted_l1)
+    relation_parts = {"head": 1, "tail": 1}
 
     def prepare(self, entity: Tensor) -> Tensor:
         """Put entity rows on the unit sphere."""
@@ -33,3 +32,7 @@ class PairRE(Model):
     def head_query(self, r: Any, t: Tensor) -> Query:
         """q = t̂ ∘ r.tail, w = r.head."""
         return t * r.tail, r.head
+
+    def compare(self, query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
+        """−Σ |q − w c|."""
+        return ops.weighted_l1(query, scale, candidates, ids)

@@ -1,4 +1,4 @@
-"""The hot operations, each with one signature and a backend picked by device: numba on the CPU, plain PyTorch elsewhere.
+"""The hot operations, each with one signature and a backend by device: numba on the CPU, plain PyTorch elsewhere.
 
 A GPU kernel goes beside `cpu.py` with the same functions and is added to `_BACKENDS`; nothing else changes.
 """

@@ -21,7 +21,7 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}
 _parallel = numba.njit(parallel=True, fastmath=_FAST, cache=True)
 
 
-@_parallel  # type: ignore[misc]
+@_parallel
 def _forward_shared(q, w, c, out):  # type: ignore[no-untyped-def]
     """Two queries × four candidates in registers; eight queries share a pass over the candidates.
 
@@ -51,12 +51,12 @@ def _forward_shared(q, w, c, out):  # type: ignore[no-untyped-def]
                 out[b1, j], out[b1, j1], out[b1, j2], out[b1, j3] = -t0, -t1, -t2, -t3
 
 
-@numba.njit(inline="always")  # type: ignore[misc]
+@numba.njit(inline="always")
 def _signed(x, g):  # type: ignore[no-untyped-def]
     return g if x > 0 else -g
 
 
-@_parallel  # type: ignore[misc]
+@_parallel
 def _backward_query(q, w, c, ids, g, dq, dw):  # type: ignore[no-untyped-def]
     """Gradients of query and scale; `ids` [B, K], or [1, N] where all queries share the candidates."""
     num_queries, num_features = q.shape
@@ -89,7 +89,7 @@ def _backward_query(q, w, c, ids, g, dq, dw):  # type: ignore[no-untyped-def]
                 dw[b, k] += a0 * c[i0, k]
 
 
-@_parallel  # type: ignore[misc]
+@_parallel
 def _backward_shared(q, w, c, g, dc):  # type: ignore[no-untyped-def]
     """Gradient of candidates that every query meets: eight candidates share a pass over the queries."""
     num_queries, num_features = q.shape
@@ -113,7 +113,7 @@ def _backward_shared(q, w, c, g, dc):  # type: ignore[no-untyped-def]
                     dc[j, k] += _signed(q[b, k] - w[b, k] * c[j, k], g[b, j]) * w[b, k]
 
 
-@_parallel  # type: ignore[misc]
+@_parallel
 def _forward_own(q, w, c, ids, out):  # type: ignore[no-untyped-def]
     """Each query against rows of its own choice, four at a time."""
     num_queries, num_features = q.shape
@@ -133,9 +133,9 @@ def _forward_own(q, w, c, ids, out):  # type: ignore[no-untyped-def]
             out[b, j], out[b, j1], out[b, j2], out[b, j3] = -s0, -s1, -s2, -s3
 
 
-@_parallel  # type: ignore[misc]
+@_parallel
 def _backward_own(q, w, c, order, starts, g, dc):  # type: ignore[no-untyped-def]
-    """Gradient of chosen rows: row i gathers from the (query, place) pairs order[starts[i]:starts[i + 1]] that met it."""
+    """Gradient of chosen rows: row i gathers from the (query, place) pairs order[starts[i]:starts[i + 1]]."""
     num_features = q.shape[1]
     num_places = g.shape[1]
     for i in numba.prange(c.shape[0]):
@@ -163,7 +163,7 @@ class _WeightedL1(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         q, w, c = ctx.saved_tensors
         ids: Tensor | None = ctx.ids
@@ -184,7 +184,7 @@ class _WeightedL1(torch.autograd.Function):
         return dq, dw, dc, None
 
 
-@numba.njit(cache=True)  # type: ignore[misc]
+@numba.njit(cache=True)
 def _count_sort(flat, counts, order):  # type: ignore[no-untyped-def]
     for position in range(flat.shape[0]):
         order[counts[flat[position]]] = position
@@ -210,7 +210,7 @@ def weighted_l1(query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | 
 # --- optimisers -----------------------------------------------------------------------------------------------------
 
 
-@_parallel  # type: ignore[misc]
+@_parallel
 def _adam(table, mean, square, ids, gradient, rate, beta1, beta2, eps, root):  # type: ignore[no-untyped-def]
     one = table.dtype.type(1)
     for u in numba.prange(gradient.shape[0]):
@@ -240,15 +240,12 @@ def adam_rows(
     """As `reference.adam_rows`."""
     real = table.numpy().dtype.type
     rows = (torch.arange(len(table)) if ids is None else ids).numpy()
-    _adam(
-        *(t.numpy() for t in (table, mean, square)),
-        rows,
-        gradient.contiguous().numpy(),
-        *map(real, (lr / (1 - beta1**step), beta1, beta2, eps, (1 - beta2**step) ** -0.5)),
-    )
+    arrays = (table.numpy(), mean.numpy(), square.numpy(), rows, gradient.contiguous().numpy())
+    rate, root = lr / (1 - beta1**step), (1 - beta2**step) ** -0.5
+    _adam(*arrays, real(rate), real(beta1), real(beta2), real(eps), real(root))
 
 
-@_parallel  # type: ignore[misc]
+@_parallel
 def _adagrad(table, square, ids, gradient, lr, eps):  # type: ignore[no-untyped-def]
     for u in numba.prange(gradient.shape[0]):
         i = ids[u]

@@ -15,8 +15,8 @@ _BUDGET = 1 << 25  # elements of one [queries, candidates, features] temporary
 def weighted_l1(query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
     """score[b, k] = −Σ_d |query[b, d] − scale[b, d] · candidate[d]|.
 
-    query, scale: [B, D]; candidates: [N, D]. Without `ids` every query meets all N rows, [B, N]; with `ids` [B, K] query
-    b meets rows ids[b]. Queries go in chunks, recomputed for the gradient, so that memory stays bounded.
+    query, scale: [B, D]; candidates: [N, D]. Without `ids` every query meets all N rows, [B, N]; with `ids` [B, K]
+    query b meets rows ids[b]. Queries go in chunks, recomputed for the gradient, so that memory stays bounded.
     """
 
     def chunk(q: Tensor, w: Tensor, c: Tensor, i: Tensor | None) -> Tensor:

@@ -1,0 +1,84 @@
+"""Fixtures: a small planted graph, a quick recipe, and the public graphs where PAIRRE_DATA has them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pairre  # first: it sets how OpenMP threads wait, which torch reads when it loads
+
+# isort: split
+import hypothesis
+import pytest
+import torch
+
+from pairre.graph import Graph, Vocabulary
+from pairre.recipe import Recipe, from_values
+
+assert pairre.__version__
+hypothesis.settings.register_profile(
+    "shared machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("shared machine")
+
+QUICK = from_values(
+    {
+        "model": {"dim": 16},
+        "sampling": {"negatives": 8},
+        "train": {"batch": 32, "steps": 60, "lr": 0.01, "validate_every": 20, "schedule": "linear"},
+    }
+)
+
+
+def planted_graph(num_entities: int = 40, seed: int = 0) -> Graph:
+    """A ring of entities: `next`, its inverse `previous`, and a symmetric `beside`; every tenth triple is held out."""
+    ring = torch.arange(num_entities)
+    after = (ring + 1) % num_entities
+    triples = torch.cat(
+        [
+            torch.stack([ring, torch.full_like(ring, 0), after], 1),
+            torch.stack([after, torch.full_like(ring, 1), ring], 1),
+            torch.stack([ring, torch.full_like(ring, 2), after], 1),
+            torch.stack([after, torch.full_like(ring, 2), ring], 1),
+        ]
+    ).to(torch.int32)
+    triples = triples[torch.randperm(len(triples), generator=torch.Generator().manual_seed(seed))]
+    held = len(triples) // 10
+    return Graph(
+        "ring",
+        Vocabulary([f"e{i}" for i in range(num_entities)], "entity"),
+        Vocabulary(["next", "previous", "beside"], "relation"),
+        triples[2 * held :].contiguous(),
+        triples[:held].contiguous(),
+        triples[held : 2 * held].contiguous(),
+    )
+
+
+@pytest.fixture
+def graph() -> Graph:
+    return planted_graph()
+
+
+@pytest.fixture
+def quick() -> Recipe:
+    return QUICK
+
+
+@pytest.fixture
+def triples_file(graph: Graph, tmp_path: Path) -> Path:
+    """The planted graph as a folder of named splits."""
+    folder = tmp_path / "ring"
+    folder.mkdir()
+    for split in ("train", "valid", "test"):
+        lines = ("\t".join(names) + "\n" for names in graph.names(graph.split(split)))
+        (folder / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def public(request: pytest.FixtureRequest) -> Path:
+    """The folder of public graphs; tests that use it skip where it is not to be had."""
+    folder = os.environ.get("PAIRRE_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("PAIRRE_DATA does not point at a folder with the public graphs")
+    return Path(folder)

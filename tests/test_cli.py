@@ -1,0 +1,216 @@
+"""The command line as a user meets it: real processes for the main path, one line and exit code 2 for faults."""
+
+import csv
+import gzip
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pairre import cli
+
+QUICK = ["model.dim=16", "train.batch=32", "train.steps=40", "sampling.negatives=8", "train.lr=0.01"]
+SETTINGS = [part for setting in QUICK for part in ("--set", setting)]
+
+
+@pytest.fixture
+def call(capsys):
+    """Run a command in this process: (exit code, standard output, standard error)."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            cli.main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def run(call, triples_file, tmp_path):
+    code, _, said = call("train", triples_file, "--out", tmp_path / "run", *SETTINGS)
+    assert code == 0, said
+    return tmp_path / "run"
+
+
+def refused(result, *words):
+    """One line on standard error, nothing on standard output, exit code 2."""
+    code, printed, said = result
+    assert code == 2
+    assert printed == ""
+    lines = said.splitlines()
+    assert len(lines) == 1, said
+    for word in words:
+        assert word in lines[0]
+
+
+def test_the_whole_path_as_a_process(triples_file, tmp_path):
+    def pairre(*arguments):
+        done = subprocess.run([sys.executable, "-m", "pairre", *arguments], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    run = str(tmp_path / "run")
+    trained = pairre("train", str(triples_file), "--out", run, *SETTINGS)
+    assert "both sides" in trained.stdout
+    assert f"pairre evaluate {run}" in trained.stdout
+    assert "valid MRR" in trained.stderr
+    assert "by category" in pairre("evaluate", run, "--by", "category").stdout
+    assert "e3" in pairre("predict", run, "--head", "e3", "--relation", "next").stdout
+
+
+def test_stats(call, triples_file):
+    code, printed, _ = call("stats", triples_file)
+    assert code == 0
+    assert "40 entities, 3 relations" in printed
+    code, printed, _ = call("stats", triples_file, "--json")
+    assert json.loads(printed)["num_triples"] == {"train": 128, "valid": 16, "test": 16}
+
+
+def test_evaluate_writes_json(call, run, tmp_path):
+    code, printed, _ = call("evaluate", run, "--split", "valid", "--by", "relation", "--json", tmp_path / "m.json")
+    assert code == 0
+    assert "by relation" in printed
+    result = json.loads((tmp_path / "m.json").read_text())
+    assert result["split"] == "valid"
+    assert set(result["by_relation"]) <= {"next", "previous", "beside"}
+    code, printed, _ = call("evaluate", run, "--json", "-")
+    assert json.loads(printed)["both"] == json.loads((run / "metrics.json").read_text())["both"]
+
+
+def test_predict_formats(call, run):
+    query = ("predict", run, "--relation", "next", "--tail", "e5", "-k", "3")
+    _, printed, _ = call(*query, "--format", "json")
+    answers = json.loads(printed)
+    assert [a["rank"] for a in answers] == [1, 2, 3]
+    _, printed, _ = call(*query, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert [(r["head"], r["tail"]) for r in rows] == [(a["head"], "e5") for a in answers]
+    _, printed, _ = call(*query)
+    assert all(a["head"] in printed for a in answers)
+    _, printed, _ = call("predict", run, "--head", "e1", "--tail", "e2", "--known", "--format", "json")
+    assert {a["relation"] for a in json.loads(printed)} == {"next", "previous", "beside"}
+
+
+def test_one_file_is_split(call, tmp_path):
+    lines = "".join(f"a{i % 13},likes,b{i % 7}\n" for i in range(91))
+    (tmp_path / "g.csv").write_text("subject,predicate,object\n" + lines)
+    code, printed, _ = call("stats", tmp_path / "g.csv", "--split", "80/10/10", "--json")
+    assert code == 0
+    assert json.loads(printed)["num_triples"] == {"train": 73, "valid": 9, "test": 9}
+
+
+def test_columns_header_and_delimiter(call, tmp_path):
+    (tmp_path / "g.txt").write_text("7;x;likes;y\n8;y;likes;z\n9;x;likes;z\n")
+    code, printed, _ = call(
+        "stats", tmp_path / "g.txt", "--columns", "2,3,4", "--no-header", "--delimiter", ";", "--json"
+    )
+    assert code == 0
+    assert json.loads(printed)["num_entities"] == 3
+
+
+def test_help_teaches(call):
+    for command in ("stats", "train", "evaluate", "predict", "graphs", "recipes"):
+        code, printed, _ = call(command, "--help")
+        assert code == 0
+        assert "Usage: pairre" in printed
+    assert "pairre 0." in call("--version")[1]
+    assert "train.lr" in call("recipes")[1]
+    assert "fb15k-237" in call("graphs")[1]
+
+
+# --- bad input, each one line ---
+
+BAD_FILES = {
+    "too-few": ("g.tsv", b"a\tr\tb\nc\tr\n", ["g.tsv:2: 2 columns, expected 3"]),
+    "too-many": ("g.tsv", b"a\tr\tb\nc\tr\td\te\n", ["g.tsv:2: 4 columns, expected 3"]),
+    "empty-name": ("g.tsv", b"a\tr\tb\n\tr\td\n", ["g.tsv:2: the head is empty"]),
+    "not-utf8": ("g.tsv", b"a\tr\tb\na\tr\t\xff\n", ["g.tsv:2: invalid UTF-8"]),
+    "empty": ("g.tsv", b"", ["g.tsv", "empty"]),
+    "cut-gzip": ("g.tsv.gz", gzip.compress(b"a\tr\tb\n" * 1000)[:-12], ["g.tsv.gz", "cut off"]),
+    "csv-quote": ("g.csv", b'\xef\xbb\xbfa,r,"b\r\nb"\r\n"c, d",r\r\n', ["g.csv:3: 2 columns, expected 3"]),
+    "unknown-format": ("g.docx", b"a", ["g.docx: unknown format '.docx'"]),
+    "bad-rdf": ("g.nt", b"<http://a> <http://r> <http://b> .\n<http://a> oops\n", ["g.nt:2"]),
+    "bad-parquet": ("g.parquet", b"nothing like it", ["g.parquet: not a readable Parquet file"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+@pytest.mark.parametrize("command", ["stats", "train"])
+def test_bad_files(call, tmp_path, case, command):
+    name, content, words = BAD_FILES[case]
+    (tmp_path / name).write_bytes(content)
+    more = ["--out", tmp_path / "run"] if command == "train" else []
+    refused(call(command, tmp_path / name, *more), *words)
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["--set", "train.epochs=3"], ["train.epochs: unknown key"]),
+        (["--set", "train.lr=high"], ["train.lr: a number expected, not a string"]),
+        (["--recipe", "nowhere.toml"], ["nowhere.toml: no such recipe"]),
+        (["--device", "tpu"], ["device 'tpu': unknown", "cpu, cuda"]),
+        (["--device", "cuda:99"], ["device 'cuda:99': this machine has"]),
+        (["--columns", "1,2"], ["--columns 1,2: three columns expected"]),
+        (["--delimiter", "ab"], ["--delimiter ab: one character expected"]),
+        (["--split", "90/10"], ["--split 90/10: three shares expected"]),
+        (["--resume"], ["no such run folder"]),
+    ],
+)
+def test_bad_flags(call, triples_file, tmp_path, settings, words):
+    refused(call("train", triples_file, "--out", tmp_path / "new", *settings), *words)
+    assert not (tmp_path / "new").exists()
+
+
+def test_bad_shares(call, tmp_path):
+    (tmp_path / "g.tsv").write_text("a\tr\tb\n")
+    refused(call("stats", tmp_path / "g.tsv", "--split", "50/20/20"), "add up to 100")
+
+
+def test_graphs_that_are_not_there(call, tmp_path):
+    refused(call("stats", "atlass"), "did you mean 'atlas'?")
+    refused(call("stats", tmp_path / "none.tsv"), "no such file or folder")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "test.tsv").write_text("a\tr\tb\n")
+    refused(call("stats", tmp_path / "folder"), "no train file in this folder")
+
+
+def test_unseen_test_entities_are_kept_and_said(call, triples_file):
+    with (triples_file / "test.tsv").open("a") as file:
+        file.write("stranger\tnext\te1\n")
+    code, printed, said = call("stats", triples_file, "--json")
+    assert code == 0
+    assert "note:" in said
+    assert "1 of 17 test triples" in said
+    assert json.loads(printed)["num_unseen_entities"]["test"] == 1
+
+
+def test_an_existing_run_is_refused(call, run, triples_file):
+    refused(call("train", triples_file, "--out", run, *SETTINGS), "exists; continue it with --resume")
+
+
+def test_a_corrupted_checkpoint_is_one_line(call, run, triples_file):
+    (run / "checkpoint.safetensors").write_bytes(b"\x00" * 50)
+    refused(call("train", triples_file, "--out", run, "--resume"), "checkpoint.safetensors: corrupted")
+
+
+def test_names_that_are_not_there(call, run):
+    refused(call("predict", run, "--head", "e99", "--relation", "next"), "no entity named 'e99'; nearest: 'e9'")
+    refused(call("predict", run, "--head", "e9"), "give two of head, relation and tail")
+    refused(call("evaluate", run.parent / "none"), "no such run folder")
+
+
+def test_a_missing_extra_is_named(call, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyoxigraph", None)
+    (tmp_path / "g.nt").write_text("<http://a> <http://r> <http://b> .\n")
+    refused(call("stats", tmp_path / "g.nt"), "pip install 'pairre[rdf]'")
+
+
+def test_where_the_demo_points(call, tmp_path):
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
+    assert "pairre train atlas --out runs/demo" in makefile

@@ -1,0 +1,154 @@
+"""Every kernel against the reference: odd shapes, dtypes, forward and backward, NaN, threads."""
+
+import logging
+
+import numba
+import pytest
+import torch
+
+from pairre import ops
+from pairre.errors import DeviceError
+from pairre.ops import cpu, reference
+
+SHAPES = [(1, 1, 1, 1), (2, 3, 5, 2), (7, 9, 31, 5), (8, 16, 64, 4), (65, 77, 100, 33), (9, 1, 17, 1), (1, 13, 200, 7)]
+
+
+def inputs(num_queries, num_candidates, dim, dtype, seed=0):
+    random = torch.Generator().manual_seed(seed)
+    return [
+        torch.randn(n, dim, dtype=dtype, generator=random, requires_grad=True)
+        for n in (num_queries, num_queries, num_candidates)
+    ]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("own", [False, True])
+def test_weighted_l1_equals_the_formula(shape, dtype, own):
+    num_queries, num_candidates, dim, places = shape
+    q, w, c = inputs(num_queries, num_candidates, dim, dtype)
+    ids = (
+        torch.randint(num_candidates, (num_queries, places), generator=torch.Generator().manual_seed(1))
+        if own
+        else None
+    )
+    rows = c[ids] if own else c[None]
+    expected = -(q[:, None] - w[:, None] * rows).abs().sum(-1)
+    upstream = torch.randn(expected.shape, dtype=dtype, generator=torch.Generator().manual_seed(2))
+    wanted = torch.autograd.grad(expected, (q, w, c), upstream)
+    for module in (cpu, reference):
+        scores = module.weighted_l1(q, w, c, ids)
+        torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-5)
+        for got, want in zip(torch.autograd.grad(scores, (q, w, c), upstream), wanted, strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_match_finite_differences():
+    q, w, c = inputs(3, 4, 6, torch.float64)
+    ids = torch.tensor([[0, 1], [3, 3], [2, 0]])
+    assert torch.autograd.gradcheck(lambda *a: cpu.weighted_l1(*a), (q, w, c), eps=1e-7)
+    assert torch.autograd.gradcheck(lambda *a: cpu.weighted_l1(*a, ids), (q, w, c), eps=1e-7)
+
+
+def test_reference_in_chunks_is_the_same(monkeypatch):
+    q, w, c = inputs(30, 20, 8, torch.float64)
+    whole = reference.weighted_l1(q, w, c)
+    gradient = torch.autograd.grad(whole.square().sum(), (q, w, c))
+    monkeypatch.setattr(reference, "_BUDGET", 20 * 8 * 4)
+    chunked = reference.weighted_l1(q, w, c)
+    assert torch.equal(whole, chunked)
+    for got, want in zip(torch.autograd.grad(chunked.square().sum(), (q, w, c)), gradient, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_equal_rows_tie_exactly_wherever_they_stand():
+    q, w, c = inputs(5, 1, 77, torch.float32)
+    for num in (1, 2, 3, 4, 5, 9, 30):
+        scores = cpu.weighted_l1(q, w, c.expand(num, -1))
+        assert torch.equal(scores, scores[:, :1].expand_as(scores))
+        assert torch.equal(scores[:3], cpu.weighted_l1(q[:3], w[:3], c.expand(num, -1)))
+
+
+def test_nan_and_infinity_pass_through():
+    q, w, c = (t.detach() for t in inputs(2, 3, 20, torch.float32))
+    c[1, 3], c[2, 5] = torch.nan, torch.inf
+    for ids in (None, torch.tensor([[0, 1, 2]] * 2)):
+        scores = cpu.weighted_l1(q, w, c, ids)
+        assert scores[:, 0].isfinite().all()
+        assert scores[:, 1].isnan().all()
+        assert (scores[:, 2] == -torch.inf).all()
+
+
+def test_bits_do_not_depend_on_the_number_of_threads():
+    q, w, c = inputs(33, 21, 50, torch.float32)
+    ids = torch.randint(21, (33, 6), generator=torch.Generator().manual_seed(0))
+
+    def everything():
+        results = []
+        for chosen in (None, ids):
+            scores = cpu.weighted_l1(q, w, c, chosen)
+            results += [scores, *torch.autograd.grad(scores.square().sum(), (q, w, c))]
+        return results
+
+    many = everything()
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    try:
+        one = everything()
+    finally:
+        numba.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(many, one, strict=True))
+
+
+@pytest.mark.parametrize("ids", [None, [0, 3, 4]])
+def test_adam_equals_torch(ids):
+    random = torch.Generator().manual_seed(0)
+    start = torch.randn(6, 5, generator=random, dtype=torch.float64)
+    expected = torch.nn.Parameter(start.clone())
+    optimizer = torch.optim.Adam([expected], lr=0.1)
+    rows = torch.arange(6) if ids is None else torch.tensor(ids)
+    tables = [(m, start.clone(), torch.zeros_like(start), torch.zeros_like(start)) for m in (cpu, reference)]
+    for step in range(1, 5):
+        gradient = torch.randn(len(rows), 5, generator=random, dtype=torch.float64)
+        expected.grad = torch.zeros_like(start)
+        expected.grad[rows] = gradient
+        optimizer.step()
+        for module, table, mean, square in tables:
+            settings = {"lr": 0.1, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "step": step}
+            module.adam_rows(table, mean, square, None if ids is None else rows, gradient, **settings)
+    untouched = [i for i in range(6) if i not in rows.tolist()]
+    for _, table, _, _ in tables:
+        torch.testing.assert_close(table[rows], expected.detach()[rows])
+        assert torch.equal(table[untouched], start[untouched])
+
+
+@pytest.mark.parametrize("ids", [None, [1, 2]])
+def test_adagrad_has_one_accumulator_a_row(ids):
+    start = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rows = torch.arange(4) if ids is None else torch.tensor(ids)
+    gradient = torch.randn(len(rows), 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = start.clone()
+    expected[rows] -= 0.5 * gradient / (gradient.square().mean(1, keepdim=True).sqrt() + 1e-10)
+    for module in (cpu, reference):
+        table, square = start.clone(), torch.zeros(4, dtype=torch.float64)
+        module.adagrad_rows(table, square, None if ids is None else rows, gradient, lr=0.5, eps=1e-10)
+        torch.testing.assert_close(table, expected)
+
+
+def test_a_fallback_is_said_once(monkeypatch, caplog):
+    monkeypatch.setenv("PAIRRE_OPS", "reference")
+    ops.backend.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING, "pairre"):
+            assert ops.backend("cpu") is reference
+            assert ops.backend("cpu") is reference
+        assert len(caplog.records) == 1
+        monkeypatch.setenv("PAIRRE_OPS", "fastest")
+        ops.backend.cache_clear()
+        with pytest.raises(DeviceError, match="PAIRRE_OPS=fastest"):
+            ops.backend("cpu")
+    finally:
+        ops.backend.cache_clear()
+    monkeypatch.delenv("PAIRRE_OPS")
+    assert ops.backend("cpu") is cpu
+    ops.backend.cache_clear()

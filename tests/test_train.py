@@ -1,0 +1,211 @@
+"""Training: it learns, it stops early, it refuses NaN, and a broken run ends in the same bits as an unbroken one."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import pairre
+from conftest import planted_graph
+from pairre.errors import GraphError, RunError, TrainingError
+from pairre.graph import Graph
+from pairre.recipe import override
+from pairre.train import Trainer
+
+CPU = torch.device("cpu")
+VARIANTS = [
+    [],
+    ["sampling.share=1"],
+    ["sampling.share=5"],
+    ["sampling.negatives=0", "loss.name=cross-entropy"],
+    ["loss.name=margin", "loss.margin=2"],
+    ["loss.name=logistic"],
+    ["train.optimizer=adagrad", "train.lr=0.3"],
+    ["train.rows=touched"],
+    ["train.schedule=step"],
+    ["train.schedule=cosine", "train.warmup=20"],
+    ["regularizer.name=n3", "regularizer.weight=1e-4"],
+    ["regularizer.name=l2", "regularizer.weight=1e-4"],
+]
+
+
+def states(run_path: Path) -> dict[str, bytes]:
+    return {name: (run_path / name).read_bytes() for name in ("model.safetensors", "metrics.json")}
+
+
+def weights(path):
+    from safetensors.torch import load_file
+
+    return load_file(path / "checkpoint.safetensors")
+
+
+@pytest.mark.parametrize("settings", VARIANTS, ids=lambda s: "+".join(s) or "plain")
+def test_it_learns(graph, quick, settings):
+    recipe = override(quick, ["train.steps=300", "train.validate_every=100", *settings])
+    trained = pairre.train(graph, recipe, progress=False)
+    untrained = pairre.train(graph, override(quick, ["train.steps=1", "train.lr=0"]), progress=False)
+    before, after = (pairre.evaluate(run)["both"]["mrr"] for run in (untrained, trained))
+    assert after > before + 0.1
+
+
+def test_a_step_follows_the_gradient_of_the_loss(graph, quick):
+    """One step of plain arithmetic: dense Adam on autograd's gradients of the loss on whole tables."""
+    trainer = Trainer(graph, override(quick, ["train.schedule=constant"]), CPU)
+    batch = trainer.sampler.batch(0)
+    tables = {n: p.detach().clone().requires_grad_() for n, p in trainer.model.named_parameters()}
+    entity = torch.nn.functional.normalize(tables["entity"], dim=-1)
+    r_head, r_tail = tables["relation"][batch.triples[:, 1]].chunk(2, dim=-1)
+    head, tail = entity[batch.triples[:, 0]], entity[batch.triples[:, 2]]
+    d_pos = (head * r_head - tail * r_tail).abs().sum(-1)
+    candidates = entity[batch.negatives[0]]
+    d_neg = (head[:, None] * r_head[:, None] - candidates[None] * r_tail[:, None]).abs().sum(-1)
+    share = (-d_neg.detach()).masked_fill(batch.known, -math.inf).softmax(1)
+    gamma = 6.0
+    log_sigmoid = torch.nn.functional.logsigmoid
+    each = -log_sigmoid(gamma - d_pos) - (share * log_sigmoid(d_neg - gamma)).sum(1)
+    loss = (batch.weight * each).sum() / 2
+    loss.backward()
+    optimizer = torch.optim.Adam(tables.values(), lr=trainer.recipe.train.lr)
+    optimizer.step()
+    assert trainer.step() == pytest.approx(loss.item(), rel=1e-5)
+    for name, table in trainer.model.named_parameters():
+        torch.testing.assert_close(table.detach(), tables[name].detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_best_weights_are_kept_and_patience_ends_it(graph, quick):
+    recipe = override(quick, ["train.steps=400", "train.validate_every=10", "train.patience=3", "train.lr=0.3"])
+    run = pairre.train(graph, recipe, progress=False)
+    validations = [e for e in run.history if "valid" in e]
+    best = max(v["valid"]["mrr"] for v in validations)
+    assert len(validations) < 40
+    assert validations[-1]["best_mrr"] == best
+    assert all(v["valid"]["mrr"] <= best for v in validations[-3:])
+    assert pairre.evaluate(run, "valid")["both"]["mrr"] == pytest.approx(best)
+
+
+def test_same_seed_same_bits_other_seed_other_bits(graph, quick):
+    one, two = (pairre.train(graph, quick, progress=False) for _ in range(2))
+    other = pairre.train(graph, override(quick, ["train.seed=1"]), progress=False)
+    assert torch.equal(one.model.entity, two.model.entity)
+    assert not torch.equal(one.model.entity, other.model.entity)
+
+
+def test_without_validation_the_last_weights_are_kept(graph, quick, tmp_path, caplog):
+    bare = Graph("bare", graph.entities, graph.relations, graph.train, graph.valid[:0], graph.test)
+    run = pairre.train(bare, quick, out=tmp_path / "run", progress=False)
+    assert "no valid split" in caplog.text
+    trainer = Trainer(bare, quick, CPU)
+    for _ in range(quick.train.steps):
+        trainer.step()
+    assert torch.equal(run.model.entity, trainer.model.entity)
+
+
+def test_nan_stops_at_once_and_keeps_the_last_good_state(graph, quick, tmp_path, monkeypatch):
+    real = Trainer.loss
+    monkeypatch.setattr(
+        Trainer, "loss", lambda self, *a: real(self, *a) * (math.nan if self.progress.step == 7 else 1.0)
+    )
+    with pytest.raises(TrainingError, match="the loss became nan at step 8"):
+        pairre.train(graph, quick, out=tmp_path / "run", progress=False)
+    monkeypatch.undo()
+    run = pairre.train(graph, out=tmp_path / "run", resume=True, progress=False)
+    assert torch.equal(run.model.entity, pairre.train(graph, quick, progress=False).model.entity)
+
+
+def test_a_huge_rate_really_diverges(graph, quick):
+    recipe = override(quick, ["train.lr=1e30", "train.schedule=constant"])
+    with pytest.raises(TrainingError, match=r"the loss became (nan|inf) at step \d+"):
+        pairre.train(graph, recipe, progress=False)
+
+
+def test_an_empty_graph_is_refused(graph):
+    empty = Graph("empty", graph.entities, graph.relations, graph.train[:0], graph.valid, graph.test)
+    with pytest.raises(GraphError, match="train is empty"):
+        pairre.train(empty)
+    with pytest.raises(RunError, match="say which run folder"):
+        pairre.train(graph, resume=True)
+
+
+def test_tensorboard_files_are_written(graph, quick, tmp_path):
+    pairre.train(graph, quick, out=tmp_path / "run", progress=False, tensorboard=True)
+    assert any((tmp_path / "run" / "tensorboard").glob("events.*"))
+
+
+# --- real processes, really stopped ---
+
+
+def command(folder: Path, run: Path, *more: str) -> list[str]:
+    settings = ["model.dim=16", "train.batch=32", "train.steps=3000", "train.validate_every=100", "train.patience=0"]
+    settings += ["train.checkpoint_seconds=0.1", "sampling.negatives=8", "train.schedule=step"]
+    flags = [part for setting in settings for part in ("--set", setting)]
+    return [sys.executable, "-m", "pairre", "train", str(folder), "--out", str(run), *flags, *more]
+
+
+def wait_for_step(run: Path, step: int) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        log = run / "log.jsonl"
+        lines = log.read_text().splitlines() if log.exists() else []
+        if lines and any(json.loads(line)["step"] >= step for line in lines[:-1]):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"step {step} not reached")
+
+
+def test_stopped_runs_end_bit_identical(triples_file, tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    subprocess.run(command(triples_file, whole), check=True, capture_output=True)
+    codes = []
+    for i, (sign, step) in enumerate(((signal.SIGINT, 300), (signal.SIGTERM, 900), (signal.SIGKILL, 1500))):
+        more = ["--resume"] if i else []
+        process = subprocess.Popen(command(triples_file, broken, *more), stderr=subprocess.PIPE, text=True)
+        wait_for_step(broken, step)
+        os.kill(process.pid, sign)
+        _, said = process.communicate(timeout=60)
+        codes.append(process.returncode)
+        if sign != signal.SIGKILL:
+            assert "with --resume continues" in said.splitlines()[-1]
+    assert codes == [130, 143, -signal.SIGKILL]
+    assert not (broken / "metrics.json").exists()
+    subprocess.run(command(triples_file, broken, "--resume"), check=True, capture_output=True)
+    assert states(whole) == states(broken)
+    one, two = weights(whole), weights(broken)
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    steps = [json.loads(line)["step"] for line in (broken / "log.jsonl").read_text().splitlines()]
+    assert steps == sorted(steps)
+    assert steps == [json.loads(line)["step"] for line in (whole / "log.jsonl").read_text().splitlines()]
+
+
+def test_a_folder_in_use_is_locked(triples_file, tmp_path):
+    run = tmp_path / "run"
+    process = subprocess.Popen(command(triples_file, run, "--set", "train.steps=1000000"), stderr=subprocess.DEVNULL)
+    try:
+        wait_for_step(run, 100)
+        with pytest.raises(RunError, match=f"in use by process {process.pid}"):
+            pairre.train(triples_file, out=run, resume=True, progress=False)
+    finally:
+        process.kill()
+        process.wait()
+
+
+# --- the bars of the small public graphs ---
+
+
+@pytest.mark.parametrize(("name", "bar"), [("umls", 0.90), ("sports", 0.43)])
+def test_bars_on_public_graphs(public, name, bar):
+    run = pairre.train(public / name, name, progress=False)
+    assert pairre.evaluate(run)["both"]["mrr"] >= bar
+
+
+def test_planted_graph_is_what_it_says():
+    graph = planted_graph()
+    assert graph.num_relations == 3
+    assert len(graph.train) + len(graph.valid) + len(graph.test) == 160
