@@ -95,7 +95,7 @@ def test_missing_folders(tmp_path, graph):
         pairre.load_run(tmp_path / "other")
 
 
-@pytest.mark.parametrize("damage", ["cut", "garbage", "shape", "progress", "empty"])
+@pytest.mark.parametrize("damage", ["cut", "garbage", "shape", "progress", "other progress", "empty"])
 def test_a_corrupted_checkpoint_is_said(run, graph, damage):
     from safetensors.torch import load_file, save_file
 
@@ -108,6 +108,8 @@ def test_a_corrupted_checkpoint_is_said(run, graph, damage):
         file.write_bytes(b"")
     elif damage == "shape":
         save_file({**load_file(file), "model.entity": torch.zeros(2, 2)}, file, {"progress": "{}"})
+    elif damage == "other progress":
+        save_file(load_file(file), file, {"progress": '{"steps": 3}'})
     else:
         save_file(load_file(file), file)
     before = file.read_bytes()

@@ -114,10 +114,10 @@ def train_command(
     metrics_file = run / "metrics.json"
     if metrics_file.exists():
         out.print(tables.metrics_table(json.loads(metrics_file.read_text(encoding="utf-8"))))
-    out.print(f"The run is in {run}. Next:", highlight=False)
     head, relation, _ = next(trained.graph.names(trained.graph.train[:1]))
-    out.print(f"  pairre evaluate {run} --by category", highlight=False)
-    out.print(f'  pairre predict {run} --head "{head}" --relation "{relation}"', highlight=False, markup=False)
+    _say(f"The run is in {run}. Next:")
+    _say(f"  pairre evaluate {run} --by category")
+    _say(f'  pairre predict {run} --head "{head}" --relation "{relation}"')
 
 
 @app.command("evaluate")
@@ -184,7 +184,7 @@ def recipes(
     if name is not None:
         print(load_recipe(name).to_toml(), end="")
     else:
-        out.print("Recipes: " + ", ".join(recipe_names()), highlight=False)
+        _say("Recipes: " + ", ".join(recipe_names()))
         out.print(tables.keys_table(keys()))
 
 
@@ -251,6 +251,11 @@ def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda amount: bar.advance(task, amount)
 
 
+def _say(text: str) -> None:
+    """A line as it is, never wrapped, so that it can be copied."""
+    out.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
 class _Notes(logging.Handler):
     """Warnings of the library, one line each on standard error."""
 
@@ -263,7 +268,7 @@ def main(arguments: list[str] | None = None) -> None:
     log = logging.getLogger("pairre")
     log.handlers, log.propagate = [_Notes()], False
     try:
-        app(arguments, standalone_mode=True)
+        app(arguments, prog_name="pairre")
     except TrainingInterruptedError as stop:
         _fail(str(stop), stop.exit_code)
     except RecipeError as error:

@@ -127,9 +127,11 @@ class BoardDisplay(Display):
         except ImportError:
             raise MissingExtraError("--tensorboard", "plots") from None
         self._other = other
-        self._writer = SummaryWriter(str(folder))
+        self._writer_class: Any = SummaryWriter
+        self._folder = folder
 
     def __enter__(self) -> Self:
+        self._writer = self._writer_class(str(self._folder))  # makes the folder, so not before training starts
         self._other.__enter__()
         return self
 
@@ -154,16 +156,14 @@ class BoardDisplay(Display):
         self._other.say(text)
 
 
-def make_display(
-    graph: Graph, recipe: Recipe, device: torch.device, folder: Path | None, progress: bool, tensorboard: bool
-) -> Display:
-    """The display that fits where standard error goes."""
+def make_display(graph: Graph, recipe: Recipe, device: torch.device, board: Path | None, progress: bool) -> Display:
+    """The display that fits where standard error goes, and TensorBoard files under `board` if given."""
     console = Console(stderr=True)
     title = f"{recipe.model.name} on {graph.name}: {recipe.model.dim} features, {device}; the first step compiles"
     display: Display = Display()
     if progress:
         kind = LiveDisplay if console.is_terminal else PlainDisplay
         display = kind(console, recipe.train.steps, title)
-    if tensorboard and folder is not None:
-        display = BoardDisplay(display, folder / "tensorboard")
+    if board is not None:
+        display = BoardDisplay(display, board / "tensorboard")
     return display

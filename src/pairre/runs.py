@@ -20,7 +20,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,17 @@ def build_model(graph: Graph, recipe: Recipe, device: torch.device) -> Model:
     model = model_class(recipe.model.name)(graph.num_entities, graph.num_relations, recipe.model.dim)
     model.initialise(recipe.init_range, recipe.train.seed)
     return model.to(device)
+
+
+@dataclass
+class Progress:
+    """What the loop itself must remember between a stop and a resume, beside the tensors."""
+
+    step: int = 0
+    best_mrr: float = -1.0
+    best_step: int = 0
+    validations_without_gain: int = 0
+    seconds: float = 0.0
 
 
 class RunFolder:
@@ -183,16 +194,16 @@ class RunFolder:
         tensors, _ = self._load_tensors("model.safetensors")
         self.put(tensors, dict(model.state_dict()), "model.safetensors")
 
-    def save_checkpoint(self, tensors: dict[str, Tensor], progress: dict[str, Any]) -> None:
+    def save_checkpoint(self, tensors: dict[str, Tensor], progress: Progress) -> None:
         """Keep all that the next step depends on, in one file."""
-        self._save_tensors("checkpoint.safetensors", tensors, {"progress": json.dumps(progress)})
+        self._save_tensors("checkpoint.safetensors", tensors, {"progress": json.dumps(asdict(progress))})
 
-    def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def load_checkpoint(self) -> tuple[dict[str, Tensor], Progress]:
         """What `save_checkpoint` wrote."""
         tensors, metadata = self._load_tensors("checkpoint.safetensors")
         try:
-            return tensors, json.loads(metadata["progress"])
-        except (KeyError, json.JSONDecodeError) as error:
+            return tensors, Progress(**json.loads(metadata["progress"]))
+        except (KeyError, json.JSONDecodeError, TypeError) as error:
             raise RunError(f"{self.path / 'checkpoint.safetensors'}: corrupted: no progress in it") from error
 
     def put(self, tensors: dict[str, Tensor], into: dict[str, Tensor], name: str) -> None:

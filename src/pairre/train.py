@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,16 @@ from pairre.device import pick_device
 from pairre.display import Display, make_display
 from pairre.errors import GraphError, PairREError, RunError, TrainingError
 from pairre.evaluate import evaluate, evaluate_triples, summarise
-from pairre.graph import Graph, load_graph
+from pairre.graph import Graph, Split, load_graph
 from pairre.losses import LOSSES
 from pairre.optim import learning_rate, make_optimizer, restart_step
 from pairre.randomness import generator
 from pairre.recipe import Recipe, resolve
-from pairre.runs import Run, RunFolder, build_model
+from pairre.runs import Progress, Run, RunFolder, build_model
 from pairre.sampling import Batch, Sampler
 
 log = logging.getLogger("pairre")
+_FINAL: tuple[Split, Split] = ("test", "valid")  # the first that is there is ranked when training ends
 
 
 class TrainingInterruptedError(PairREError):
@@ -46,28 +46,20 @@ class Rows:
     def __init__(self, table: Tensor, *wanted: Tensor | None) -> None:
         some = [ids.flatten() for ids in wanted if ids is not None]
         self.ids = torch.unique(torch.cat(some)) if len(some) == len(wanted) else None
-        rows = table.detach() if self.ids is None else F.embedding(self.ids, table.detach())
-        self.values = rows.requires_grad_()
+        self.values = table.detach().requires_grad_()
+        if self.ids is not None:
+            self.values = F.embedding(self.ids, table.detach()).requires_grad_()
+            self._place = torch.empty(len(table), dtype=torch.int64, device=table.device)  # written where it is read
+            self._place[self.ids] = torch.arange(len(self.ids), device=table.device)
 
     def local(self, ids: Tensor) -> Tensor:
         """Positions of ids among the rows."""
-        return ids if self.ids is None else torch.searchsorted(self.ids, ids.contiguous())
+        return ids if self.ids is None else self._place[ids]
 
     @property
     def gradient(self) -> Tensor:
         """What the loss says about the rows."""
         return torch.zeros_like(self.values) if self.values.grad is None else self.values.grad
-
-
-@dataclass
-class Progress:
-    """What the loop itself must remember between a stop and a resume, beside the tensors."""
-
-    step: int = 0
-    best_mrr: float = -1.0
-    best_step: int = 0
-    validations_without_gain: int = 0
-    seconds: float = 0.0
 
 
 class Trainer:
@@ -171,23 +163,23 @@ def train(
         if out is not None:
             RunFolder.check_free(Path(out))
         resolved = resolve(graph, recipe, overrides)
-    trainer = Trainer(graph, resolved, chosen)  # refuses what it cannot train before a folder is made
+    # Both refuse what cannot be done before a folder is made.
+    trainer = Trainer(graph, resolved, chosen)
+    display = make_display(graph, resolved, chosen, Path(out) if out and tensorboard else None, progress)
     if out is not None and folder is None:
         folder = RunFolder.create(Path(out), graph, resolved)
-    display = make_display(graph, resolved, chosen, folder.path if folder else None, progress, tensorboard)
-    with folder.locked() if folder else nullcontext(), display:
+    with folder.locked() if folder else nullcontext():
         loop = Loop(trainer, folder, display)
         loop.prepare(resume)
-        loop.run()
-        run = Run(graph, resolved, trainer.model.requires_grad_(False), loop.history, folder.path if folder else None)
-        if folder and (split := _final_split(graph)):
-            display.say(f"ranking the {split} split")
-            folder.save_metrics(evaluate(run, split))
+        with display:
+            loop.run()
+            model = trainer.model.requires_grad_(False)
+            run = Run(graph, resolved, model, loop.history, folder.path if folder else None)
+            final = [split for split in _FINAL if len(graph.split(split))]
+            if folder and final:
+                display.say(f"ranking the {final[0]} split")
+                folder.save_metrics(evaluate(run, final[0]))
     return run
-
-
-def _final_split(graph: Graph) -> Any:
-    return next((split for split in ("test", "valid") if len(graph.split(split))), None)
 
 
 class Loop:
@@ -217,15 +209,16 @@ class Loop:
         if resume and (self.folder.path / "checkpoint.safetensors").exists():
             tensors, progress = self.folder.load_checkpoint()
             self.folder.put(tensors, self.trainer.tensors(), "checkpoint.safetensors")
-            self.progress = self.trainer.progress = Progress(**progress)
+            self.progress = self.trainer.progress = progress
             self.folder.cut_log(self.progress.step)
             self.history = self.folder.read_log()
-            self.display.resumed(self.progress.step)
         else:
             self.checkpoint()
 
     def run(self) -> None:
         """Train to the end, then leave the best weights in the model."""
+        if self.progress.step:
+            self.display.resumed(self.progress.step)
         if len(self.valid) == 0:
             log.warning("%s has no valid split: no early stopping, the last weights are kept", self.trainer.graph.name)
         with _interruptions(self.folder is not None) as stop:
@@ -288,7 +281,7 @@ class Loop:
     def checkpoint(self) -> None:
         """Store all that the next step depends on."""
         if self.folder:
-            self.folder.save_checkpoint(self.trainer.tensors(), asdict(self.progress))
+            self.folder.save_checkpoint(self.trainer.tensors(), self.progress)
 
 
 @contextmanager

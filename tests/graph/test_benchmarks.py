@@ -187,7 +187,7 @@ def local_data() -> Path:
 
 def test_an_unknown_name_is_answered_with_the_nearest_and_the_list() -> None:
     with pytest.raises(
-        GraphError, match=r"fb15k237: no such benchmark; did you mean 'fb15k-237'\? Known: fb15k, .*wn18rr"
+        GraphError, match=r"fb15k237: no graph of that name; did you mean 'fb15k-237'\?; names: atlas, fb15k, .*wn18rr"
     ):
         locate("fb15k237")
     with pytest.raises(GraphError, match=r"zzzz: no such benchmark\. Known: fb15k, "):

@@ -42,8 +42,8 @@ def find(name: str) -> Benchmark:
     for benchmark in BENCHMARKS:
         if benchmark.name == name.lower():
             return benchmark
-    hint = suggest(name.lower(), names()) or "."
-    raise GraphError(f"{name}: no such benchmark{hint} Known: {', '.join(names())}")
+    known = ("atlas", *names())
+    raise GraphError(f"{name}: no graph of that name{suggest(name.lower(), known)}; names: {', '.join(known)}")
 
 
 def cache_folder() -> Path:

@@ -98,8 +98,13 @@ class SideIndex:
 
     def _search_each(self, begin: Tensor, end: Tensor, rows: Tensor) -> Tensor:
         """On the CPU: each candidate among the members of its own pair."""
-        out = np.empty((len(begin), rows.shape[1]), np.bool_)
-        _contains(begin.numpy(), end.numpy(), self.members.numpy(), rows.contiguous().numpy(), out)
+        out = np.zeros((len(begin), rows.shape[1]), np.bool_)
+        arrays = (begin.numpy(), end.numpy(), self.members.numpy())
+        if len(rows) == 1:
+            ordered, order = rows[0].sort()
+            _contains_shared(*arrays, ordered.numpy(), order.numpy(), out)
+        else:
+            _contains_own(*arrays, rows.contiguous().numpy(), out)
         return torch.from_numpy(out)
 
     def _search_all(self, begin: Tensor, end: Tensor, rows: Tensor) -> Tensor:
@@ -118,22 +123,42 @@ class SideIndex:
         return torch.repeat_interleave(position, self.offsets.diff()) * self.num_members + self.members
 
 
+@numba.njit(cache=True)
+def _lower_bound(values, low, high, wanted):  # type: ignore[no-untyped-def]
+    """The first place in values[low:high] that is not below `wanted`."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 @numba.njit(parallel=True, cache=True)
-def _contains(begin, end, members, rows, out):  # type: ignore[no-untyped-def]
+def _contains_own(begin, end, members, rows, out):  # type: ignore[no-untyped-def]
     """Binary search of each candidate among the members of its own pair: short ranges that stay in cache."""
-    shared = rows.shape[0] == 1
     for b in numba.prange(begin.shape[0]):
-        row = rows[0] if shared else rows[b]
-        start, stop = begin[b], end[b]
-        for k in range(row.shape[0]):
-            low, high, wanted = start, stop, row[k]
-            while low < high:
-                middle = (low + high) >> 1
-                if members[middle] < wanted:
-                    low = middle + 1
-                else:
-                    high = middle
-            out[b, k] = low < stop and members[low] == wanted
+        for k in range(rows.shape[1]):
+            place = _lower_bound(members, begin[b], end[b], rows[b, k])
+            out[b, k] = place < end[b] and members[place] == rows[b, k]
+
+
+@numba.njit(parallel=True, cache=True)
+def _contains_shared(begin, end, members, ordered, order, out):  # type: ignore[no-untyped-def]
+    """Candidates that all pairs share, sorted: whichever list is shorter is looked up in the other."""
+    num = ordered.shape[0]
+    for b in numba.prange(begin.shape[0]):
+        if end[b] - begin[b] > num:
+            for k in range(num):
+                place = _lower_bound(members, begin[b], end[b], ordered[k])
+                out[b, order[k]] = place < end[b] and members[place] == ordered[k]
+            continue
+        for i in range(begin[b], end[b]):
+            place = _lower_bound(ordered, 0, num, members[i])
+            while place < num and ordered[place] == members[i]:
+                out[b, order[place]] = True
+                place += 1
 
 
 class KnownTriples:

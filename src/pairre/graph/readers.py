@@ -36,7 +36,7 @@ _NAME_TYPES = (
     *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
     *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_integer),
 )
-_BLOCK = 64 << 20  # bytes parsed at once: each block has its own dictionary, so fewer blocks are quicker to unify
+_BLOCK = 16 << 20  # bytes parsed at once, each block with its own dictionary
 _SAMPLE = 20  # lines that the delimiter is found out from
 
 
@@ -301,7 +301,7 @@ def _pick_hint(width: int) -> str:
 
 def _has_empty(column: pa.ChunkedArray) -> bool:
     """Whether a name of nothing but white space occurs: looked up in the dictionaries, not in the rows."""
-    return any(pc.any(pc.equal(pc.utf8_trim_whitespace(c.dictionary), "")).as_py() for c in column.chunks)
+    return any(pc.min(pc.binary_length(pc.utf8_trim_whitespace(c.dictionary))).as_py() == 0 for c in column.chunks)
 
 
 def _has_line_break(column: pa.ChunkedArray) -> bool:

@@ -224,6 +224,20 @@ def _adam(table, mean, square, ids, gradient, rate, beta1, beta2, eps, root):  #
             table[i, k] -= rate * m / (np.sqrt(v) * root + eps)
 
 
+@_parallel
+def _adam_idle(table, mean, square, touched, rate, beta1, beta2, eps, root):  # type: ignore[no-untyped-def]
+    """The rows whose gradient is 0: their moments decay, and the mean still moves them."""
+    for i in numba.prange(table.shape[0]):
+        if touched[i]:
+            continue
+        for k in range(table.shape[1]):
+            m = beta1 * mean[i, k]
+            v = beta2 * square[i, k]
+            mean[i, k] = m
+            square[i, k] = v
+            table[i, k] -= rate * m / (np.sqrt(v) * root + eps)
+
+
 def adam_rows(
     table: Tensor,
     mean: Tensor,
@@ -231,6 +245,7 @@ def adam_rows(
     ids: Tensor | None,
     gradient: Tensor,
     *,
+    dense: bool,
     lr: float,
     beta1: float,
     beta2: float,
@@ -241,8 +256,12 @@ def adam_rows(
     real = table.numpy().dtype.type
     rows = (torch.arange(len(table)) if ids is None else ids).numpy()
     arrays = (table.numpy(), mean.numpy(), square.numpy(), rows, gradient.contiguous().numpy())
-    rate, root = lr / (1 - beta1**step), (1 - beta2**step) ** -0.5
-    _adam(*arrays, real(rate), real(beta1), real(beta2), real(eps), real(root))
+    rate, root = real(lr / (1 - beta1**step)), real((1 - beta2**step) ** -0.5)
+    settings = (rate, real(beta1), real(beta2), real(eps), root)
+    if dense and ids is not None:
+        touched = torch.zeros(len(table), dtype=torch.bool).index_fill_(0, ids, True).numpy()
+        _adam_idle(*arrays[:3], touched, *settings)
+    _adam(*arrays, *settings)
 
 
 @_parallel

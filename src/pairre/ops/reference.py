@@ -42,13 +42,20 @@ def adam_rows(
     ids: Tensor | None,
     gradient: Tensor,
     *,
+    dense: bool,
     lr: float,
     beta1: float,
     beta2: float,
     eps: float,
     step: int,
 ) -> None:
-    """One step of Adam on rows `ids` of a table (all rows where None); `gradient` is [U, D], `step` counts from 1."""
+    """One step of Adam, `step` counting from 1; `gradient` [U, D] is that of rows `ids` of the table (None: of all).
+
+    With `dense` the other rows have a gradient of 0 and still move by their mean; without, they stay as they are.
+    """
+    if dense and ids is not None:
+        gradient = torch.zeros_like(table).index_copy_(0, ids, gradient)
+        ids = None
     m = mean if ids is None else mean[ids]
     v = square if ids is None else square[ids]
     m = m * beta1 + gradient * (1 - beta1)
