@@ -6,6 +6,7 @@ Nothing heavy is imported at the top, so that a worker can set up its process (a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -35,8 +36,17 @@ def describe() -> dict[str, Any]:
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1),
         "system": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}",
         "load_average_at_start": [round(x, 2) for x in os.getloadavg()],
-        "versions": {**versions(), "pykeen": metadata.version("pykeen")},
+        "versions": {**versions(), **_versions_of("pykeen", "triton")},
     }
+
+
+def _versions_of(*packages: str) -> dict[str, str]:
+    """Versions of those that are installed."""
+    installed = {}
+    for package in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            installed[package] = metadata.version(package)
+    return installed
 
 
 def _cpu_model() -> str:

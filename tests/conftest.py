@@ -12,6 +12,9 @@ import hypothesis
 import pytest
 import torch
 
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton loads: GPU kernels then run on the CPU
+
 from pairre.graph import Graph, Vocabulary
 from pairre.recipe import Recipe, from_values
 

@@ -10,6 +10,14 @@ from pairre import ops
 from pairre.errors import DeviceError
 from pairre.ops import cpu, reference
 
+# Without a GPU, conftest.py has Triton interpret the kernels on the CPU.
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+try:
+    from pairre.ops import gpu
+except ModuleNotFoundError:
+    gpu = None
+needs_triton = pytest.mark.skipif(gpu is None, reason="triton is not installed")
+
 SHAPES = [(1, 1, 1, 1), (2, 3, 5, 2), (7, 9, 31, 5), (8, 16, 64, 4), (65, 77, 100, 33), (9, 1, 17, 1), (1, 13, 200, 7)]
 
 
@@ -41,6 +49,60 @@ def test_weighted_l1_equals_the_formula(shape, dtype, own):
         torch.testing.assert_close(scores, expected, rtol=1e-5, atol=1e-5)
         for got, want in zip(torch.autograd.grad(scores, (q, w, c), upstream), wanted, strict=True):
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+@needs_triton
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("own", [False, True])
+def test_gpu_kernels_equal_the_reference(shape, own, monkeypatch):
+    """In float32 within 1e-5 of the float64 reference, relative to the norm; split sums too."""
+    monkeypatch.setattr(gpu, "_PROGRAMS", 8)
+    num_queries, num_candidates, dim, places = shape
+    q, w, c = (t.detach().to(DEVICE).requires_grad_() for t in inputs(num_queries, num_candidates, dim, torch.float32))
+    random = torch.Generator().manual_seed(1)
+    ids = torch.randint(num_candidates, (num_queries, places), generator=random).to(DEVICE) if own else None
+    scores, expected = gpu.weighted_l1(q, w, c, ids), reference.weighted_l1(q.double(), w.double(), c.double(), ids)
+    upstream = torch.randn(expected.shape, generator=random).to(DEVICE)
+    got = (scores, *torch.autograd.grad(scores, (q, w, c), upstream))
+    want = (expected, *torch.autograd.grad(expected, (q, w, c), upstream.double()))
+    for a, b in zip(got, want, strict=True):
+        assert (a - b).norm() <= 1e-5 * b.norm() + 1e-12
+    with torch.no_grad():
+        again = gpu.weighted_l1(q, w, c, ids)  # without a gradient nothing is split
+    assert (again - expected).norm() <= 1e-5 * expected.norm()
+
+
+@needs_triton
+def test_gpu_scores_tie_exactly():
+    q, w, c = (t.detach().to(DEVICE) for t in inputs(5, 1, 77, torch.float32))
+    for num in (1, 3, 30):
+        scores = gpu.weighted_l1(q, w, c.expand(num, -1))
+        assert torch.equal(scores, scores[:, :1].expand_as(scores))
+        assert torch.equal(scores[:2], gpu.weighted_l1(q[:2], w[:2], c.expand(num, -1)))
+
+
+@needs_triton
+@pytest.mark.parametrize("ids", [None, [0, 3, 4]])
+@pytest.mark.parametrize("dense", [True, False])
+def test_gpu_optimisers_equal_the_reference(ids, dense):
+    random = torch.Generator().manual_seed(0)
+    start = torch.randn(6, 5, generator=random).to(DEVICE)
+    rows = None if ids is None else torch.tensor(ids, device=DEVICE)
+    results = []
+    for module in (gpu, reference):
+        random.manual_seed(1)
+        table, mean, square, sums = (
+            *(start.clone(), torch.zeros_like(start), torch.zeros_like(start)),
+            torch.zeros(6, device=DEVICE),
+        )
+        for step in (1, 2, 3):
+            gradient = torch.randn(6 if ids is None else 3, 5, generator=random).to(DEVICE)
+            settings = {"lr": 0.1, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "step": step, "dense": dense}
+            module.adam_rows(table, mean, square, rows, gradient, **settings)
+            module.adagrad_rows(table, sums, rows, gradient, lr=0.1, eps=1e-10)
+        results.append((table, mean, square, sums))
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_match_finite_differences():

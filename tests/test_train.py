@@ -125,6 +125,23 @@ def test_a_huge_rate_really_diverges(graph, quick):
         pairre.train(graph, recipe, progress=False)
 
 
+def test_weights_that_are_not_finite_are_never_stored(graph, quick, tmp_path, monkeypatch):
+    """An entity that no batch shows again would hide its NaN from the loss; the checkpoint still sees it."""
+    real = Trainer.step
+
+    def spoil(self):
+        value = real(self)
+        if self.progress.step == 20:
+            self.model.entity.data[3] = math.nan
+        return value
+
+    monkeypatch.setattr(Trainer, "step", spoil)
+    with pytest.raises(TrainingError, match="the entity weights are not finite at step 20"):
+        pairre.train(graph, quick, out=tmp_path / "run", progress=False)
+    assert all(value.isfinite().all() for value in weights(tmp_path / "run").values())
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
 def test_an_empty_graph_is_refused(graph):
     empty = Graph("empty", graph.entities, graph.relations, graph.train[:0], graph.valid, graph.test)
     with pytest.raises(GraphError, match="train is empty"):

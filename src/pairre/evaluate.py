@@ -27,7 +27,7 @@ Metrics = dict[str, float]
 By = Literal["side", "relation", "category"]
 HITS = (1, 3, 10)
 _SIDES: tuple[Side, Side] = ("head", "tail")
-_SCORES = 1 << 21  # scores held at a time
+_SCORES = {"cpu": 1 << 21, "cuda": 1 << 26}  # scores held at a time: what stays in a cache, what fills a GPU
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def rank(
     with torch.no_grad():
         true = _true_scores(model, triples, side)
         for first, rows in model.candidate_chunks():
-            for part in _batches(len(triples), max(16, _SCORES // len(rows))):
+            for part in _batches(len(triples), max(16, _SCORES[device.type] // len(rows))):
                 scores = model.compare(*model.queries(triples[part], side), rows)  # [B, chunk]
                 query, member = known.known(triples[part], side)
                 inside = (member >= first) & (member < first + len(rows))

@@ -124,6 +124,15 @@ class Trainer:
         total = torch.stack([rows.abs().pow(power).sum() for rows in (*ends, relation_rows)]).sum()
         return regularizer.weight * total / len(batch.triples)
 
+    def check_finite(self) -> None:
+        """Refuse to let weights be stored that are good for nothing."""
+        for name, table in self.model.named_parameters():
+            if not bool(table.isfinite().all()):
+                raise TrainingError(
+                    f"the {name} weights are not finite at step {self.progress.step:,}; the last good state is kept: "
+                    "try a smaller train.lr or a larger train.warmup"
+                )
+
     def tensors(self) -> dict[str, Tensor]:
         """Everything a checkpoint holds: weights and optimiser state, by name."""
         named = {f"model.{name}": value for name, value in self.model.state_dict().items()}
@@ -152,34 +161,36 @@ def train(
     if len(graph.train) == 0:
         raise GraphError(f"{graph.name}: train is empty")
     chosen = pick_device(device)
-    folder = None
-    if resume:
-        if out is None:
-            raise RunError("resume: say which run folder, with out")
-        folder = RunFolder.open(Path(out))
-        resolved = resolve(graph, recipe or folder.recipe(), overrides)
+    path = None if out is None else Path(out)
+    folder = _existing_folder(path) if resume else None
+    resolved = resolve(graph, recipe or (folder.recipe() if folder else None), overrides)
+    if folder:
         folder.check_same(graph, resolved)
-    else:
-        if out is not None:
-            RunFolder.check_free(Path(out))
-        resolved = resolve(graph, recipe, overrides)
-    # Both refuse what cannot be done before a folder is made.
+    elif path is not None:
+        RunFolder.check_free(path)
+    # Both of these refuse what cannot be done before a folder is made.
     trainer = Trainer(graph, resolved, chosen)
-    display = make_display(graph, resolved, chosen, Path(out) if out and tensorboard else None, progress)
-    if out is not None and folder is None:
-        folder = RunFolder.create(Path(out), graph, resolved)
+    display = make_display(graph, resolved, chosen, path if tensorboard else None, progress)
+    if path is not None and folder is None:
+        folder = RunFolder.create(path, graph, resolved)
     with folder.locked() if folder else nullcontext():
         loop = Loop(trainer, folder, display)
         loop.prepare(resume)
         with display:
             loop.run()
             model = trainer.model.requires_grad_(False)
-            run = Run(graph, resolved, model, loop.history, folder.path if folder else None)
+            run = Run(graph, resolved, model, loop.history, path)
             final = [split for split in _FINAL if len(graph.split(split))]
             if folder and final:
                 display.say(f"ranking the {final[0]} split")
                 folder.save_metrics(evaluate(run, final[0]))
     return run
+
+
+def _existing_folder(path: Path | None) -> RunFolder:
+    if path is None:
+        raise RunError("resume: say which run folder, with out")
+    return RunFolder.open(path)
 
 
 class Loop:
@@ -258,6 +269,7 @@ class Loop:
 
     def validate(self) -> None:
         """Rank the validation triples; keep the weights if they are the best so far."""
+        self.trainer.check_finite()
         ranks = evaluate_triples(self.trainer.model, self.valid, self.trainer.graph.known)
         both = summarise(ranks)["both"]
         if both["mrr"] > self.progress.best_mrr:
@@ -280,6 +292,7 @@ class Loop:
 
     def checkpoint(self) -> None:
         """Store all that the next step depends on."""
+        self.trainer.check_finite()
         if self.folder:
             self.folder.save_checkpoint(self.trainer.tensors(), self.progress)
 

@@ -1,6 +1,6 @@
-"""The hot operations, each with one signature and a backend by device: numba on the CPU, plain PyTorch elsewhere.
+"""The hot operations, each with one signature and a backend by device: numba on the CPU, Triton on a CUDA device.
 
-A GPU kernel goes beside `cpu.py` with the same functions and is added to `_BACKENDS`; nothing else changes.
+A backend is a module with the functions of `reference.py`; another one goes beside them and into `_BACKENDS`.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 import logging
 import os
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 
 from torch import Tensor
 
 from pairre.errors import DeviceError
-from pairre.ops import cpu, reference
+from pairre.ops import reference
 
 log = logging.getLogger("pairre")
-_BACKENDS: dict[str, ModuleType] = {"cpu": cpu}
+_BACKENDS = {"cpu": "pairre.ops.cpu", "cuda": "pairre.ops.gpu"}
 
 
 @cache
@@ -25,11 +26,14 @@ def backend(device_type: str) -> ModuleType:
     forced = os.environ.get("PAIRRE_OPS", "")
     if forced not in ("", "reference"):
         raise DeviceError(f"PAIRRE_OPS={forced}: unknown; only 'reference' can be forced")
-    if forced or device_type not in _BACKENDS:
-        why = "PAIRRE_OPS is set" if forced else f"no kernels for {device_type} yet"
-        log.warning("scores are computed by plain PyTorch, which is slower (%s)", why)
-        return reference
-    return _BACKENDS[device_type]
+    why = "PAIRRE_OPS is set" if forced else f"no kernels for {device_type}"
+    if not forced and device_type in _BACKENDS:
+        try:
+            return import_module(_BACKENDS[device_type])
+        except ModuleNotFoundError as error:
+            why = f"{error.name} is not installed"
+    log.warning("scores are computed by plain PyTorch, which is slower (%s)", why)
+    return reference
 
 
 def weighted_l1(query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
