@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import machine
 import torch
 
+import machine
 import pairre
 from pairre.evaluate import evaluate_triples
 from pairre.ops import gpu, reference

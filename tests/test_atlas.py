@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import importlib
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -175,8 +174,8 @@ def test_attribution() -> None:
     assert all(credit in text for credit in ("GeoNames", "CC BY 4.0", "Unicode License v3", "Copyright © 2004-2025"))
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     for package, pinned in VERSIONS.items():
         try:
             installed = version(package)
@@ -184,13 +183,8 @@ def script() -> ModuleType:
             pytest.skip(f"{package} is not installed; rebuilding the atlas needs {package} {pinned}")
         if installed != pinned:
             pytest.skip(f"{package} {installed} is installed; the atlas was built with {pinned}")
-    spec = importlib.util.spec_from_file_location("build_atlas", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["build_atlas"] = module  # its dataclasses look their module up there
-    spec.loader.exec_module(module)
-    return module
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    return importlib.import_module("build_atlas")
 
 
 def test_rebuild_gives_the_same_bytes(script: ModuleType) -> None:

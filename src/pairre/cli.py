@@ -26,7 +26,7 @@ from pairre.graph.split import DEFAULT_FRACTIONS
 from pairre.graph.statistics import graph_statistics
 from pairre.predict import predict
 from pairre.recipe import keys, load_recipe, recipe_names
-from pairre.runs import load_run
+from pairre.runs import Run, load_run
 from pairre.train import TrainingInterruptedError, train
 
 app = typer.Typer(
@@ -134,7 +134,7 @@ def evaluate_command(
 
     Ties count as the mean of the best and the worst rank; both extremes and a 95% bootstrap interval are shown beside.
     """
-    opened = load_run(run, device)
+    opened = _open(run, device)
     total = 2 * len(opened.graph.split(split)) * opened.graph.num_entities
     with _progress("ranking", total) as advance:
         result = evaluate(opened, split, by, advance)
@@ -158,7 +158,7 @@ def predict_command(
     device: Device = "auto",
 ) -> None:
     """Name the most plausible tails of a head and relation, heads of a relation and tail, or relations of a pair."""
-    answers = predict(load_run(run, device), head=head, relation=relation, tail=tail, k=k, known=known)
+    answers = predict(_open(run, device), head=head, relation=relation, tail=tail, k=k, known=known)
     rows = [asdict(answer) for answer in answers]
     if format == "json":
         print(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -204,14 +204,14 @@ def options(
 
 
 def _load(graph: str, columns: str | None, header: bool | None, delimiter: str | None, split: str, seed: int) -> Graph:
-    return load_graph(
-        graph,
-        columns=_columns(columns),
-        header=header,
-        delimiter=_delimiter(delimiter),
-        split=_shares(split),
-        seed=seed,
-    )
+    picked, character, shares = _columns(columns), _delimiter(delimiter), _shares(split)
+    with err.status(f"reading {graph}"):
+        return load_graph(graph, columns=picked, header=header, delimiter=character, split=shares, seed=seed)
+
+
+def _open(run: Path, device: str) -> Run:
+    with err.status(f"opening {run}"):
+        return load_run(run, device)
 
 
 def _columns(text: str | None) -> tuple[str, str, str] | None:

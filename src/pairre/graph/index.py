@@ -7,6 +7,9 @@ sorted, and for each the sorted third members. Keys are pair positions, not prod
 bits on any graph.
 """
 
+# Kernels carry no types: numba and Triton find them out.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -124,7 +127,7 @@ class SideIndex:
 
 
 @numba.njit(cache=True)
-def _lower_bound(values, low, high, wanted):  # type: ignore[no-untyped-def]
+def _lower_bound(values, low, high, wanted):
     """The first place in values[low:high] that is not below `wanted`."""
     while low < high:
         middle = (low + high) >> 1
@@ -136,7 +139,7 @@ def _lower_bound(values, low, high, wanted):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(parallel=True, cache=True)
-def _contains_own(begin, end, members, rows, out):  # type: ignore[no-untyped-def]
+def _contains_own(begin, end, members, rows, out):
     """Binary search of each candidate among the members of its own pair: short ranges that stay in cache."""
     for b in numba.prange(begin.shape[0]):
         for k in range(rows.shape[1]):
@@ -145,7 +148,7 @@ def _contains_own(begin, end, members, rows, out):  # type: ignore[no-untyped-de
 
 
 @numba.njit(parallel=True, cache=True)
-def _contains_shared(begin, end, members, ordered, order, out):  # type: ignore[no-untyped-def]
+def _contains_shared(begin, end, members, ordered, order, out):
     """Candidates that all pairs share, sorted: whichever list is shorter is looked up in the other."""
     num = ordered.shape[0]
     for b in numba.prange(begin.shape[0]):

@@ -7,6 +7,9 @@ derivative of |x| at exactly 0 is taken as −1 here and as 0 in the reference: 
 2.5 times faster. NaN and infinity pass through (no `nnan`, no `ninf` among the fast-math flags).
 """
 
+# Kernels carry no types: numba and Triton find them out.
+# mypy: disable-error-code="no-untyped-def"
+
 from __future__ import annotations
 
 from typing import Any
@@ -22,7 +25,7 @@ _parallel = numba.njit(parallel=True, fastmath=_FAST, cache=True)
 
 
 @_parallel
-def _forward_shared(q, w, c, out):  # type: ignore[no-untyped-def]
+def _forward_shared(q, w, c, out):
     """Two queries × four candidates in registers; eight queries share a pass over the candidates.
 
     Indices past the end are clamped, so that every element runs through the same instructions: equal rows tie exactly.
@@ -52,12 +55,12 @@ def _forward_shared(q, w, c, out):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(inline="always")
-def _signed(x, g):  # type: ignore[no-untyped-def]
+def _signed(x, g):
     return g if x > 0 else -g
 
 
 @_parallel
-def _backward_query(q, w, c, ids, g, dq, dw):  # type: ignore[no-untyped-def]
+def _backward_query(q, w, c, ids, g, dq, dw):
     """Gradients of query and scale; `ids` [B, K], or [1, N] where all queries share the candidates."""
     num_queries, num_features = q.shape
     shared = ids.shape[0] == 1 and num_queries > 1
@@ -90,7 +93,7 @@ def _backward_query(q, w, c, ids, g, dq, dw):  # type: ignore[no-untyped-def]
 
 
 @_parallel
-def _backward_shared(q, w, c, g, dc):  # type: ignore[no-untyped-def]
+def _backward_shared(q, w, c, g, dc):
     """Gradient of candidates that every query meets: eight candidates share a pass over the queries."""
     num_queries, num_features = q.shape
     num_candidates = c.shape[0]
@@ -114,7 +117,7 @@ def _backward_shared(q, w, c, g, dc):  # type: ignore[no-untyped-def]
 
 
 @_parallel
-def _forward_own(q, w, c, ids, out):  # type: ignore[no-untyped-def]
+def _forward_own(q, w, c, ids, out):
     """Each query against rows of its own choice, four at a time."""
     num_queries, num_features = q.shape
     last = ids.shape[1] - 1
@@ -134,7 +137,7 @@ def _forward_own(q, w, c, ids, out):  # type: ignore[no-untyped-def]
 
 
 @_parallel
-def _backward_own(q, w, c, order, starts, g, dc):  # type: ignore[no-untyped-def]
+def _backward_own(q, w, c, order, starts, g, dc):
     """Gradient of chosen rows: row i gathers from the (query, place) pairs order[starts[i]:starts[i + 1]]."""
     num_features = q.shape[1]
     num_places = g.shape[1]
@@ -185,7 +188,7 @@ class _WeightedL1(torch.autograd.Function):
 
 
 @numba.njit(cache=True)
-def _count_sort(flat, counts, order):  # type: ignore[no-untyped-def]
+def _count_sort(flat, counts, order):
     for position in range(flat.shape[0]):
         order[counts[flat[position]]] = position
         counts[flat[position]] += 1
@@ -211,7 +214,7 @@ def weighted_l1(query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | 
 
 
 @_parallel
-def _adam(table, mean, square, ids, gradient, rate, beta1, beta2, eps, root):  # type: ignore[no-untyped-def]
+def _adam(table, mean, square, ids, gradient, rate, beta1, beta2, eps, root):
     one = table.dtype.type(1)
     for u in numba.prange(gradient.shape[0]):
         i = ids[u]
@@ -225,7 +228,7 @@ def _adam(table, mean, square, ids, gradient, rate, beta1, beta2, eps, root):  #
 
 
 @_parallel
-def _adam_idle(table, mean, square, touched, rate, beta1, beta2, eps, root):  # type: ignore[no-untyped-def]
+def _adam_idle(table, mean, square, touched, rate, beta1, beta2, eps, root):
     """The rows whose gradient is 0: their moments decay, and the mean still moves them."""
     for i in numba.prange(table.shape[0]):
         if touched[i]:
@@ -265,7 +268,7 @@ def adam_rows(
 
 
 @_parallel
-def _adagrad(table, square, ids, gradient, lr, eps):  # type: ignore[no-untyped-def]
+def _adagrad(table, square, ids, gradient, lr, eps):
     for u in numba.prange(gradient.shape[0]):
         i = ids[u]
         total = table.dtype.type(0)

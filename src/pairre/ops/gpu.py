@@ -10,6 +10,9 @@ A thread's share of a [BM, BN] tile is (BM / warps) × (BN / 32); the tiles belo
 stay behind arithmetic. They are the best of a search on an H200.
 """
 
+# Kernels carry no types: numba and Triton find them out.
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,14 +28,14 @@ _WARPS = 4
 
 
 @triton.jit
-def _signed(x, g):  # type: ignore[no-untyped-def]
+def _signed(x, g):
     """g with its sign flipped where x is negative, by bits: one instruction."""
     sign = x.to(tl.int32, bitcast=True) & -2147483648
     return (g.to(tl.int32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def _forward_shared(Q, W, C, OUT, num_q, num_c, D, CHUNK, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr):  # type: ignore[no-untyped-def]
+def _forward_shared(Q, W, C, OUT, num_q, num_c, D, CHUNK, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr):
     """Part `program 2` of −Σ |q − w c|, from tables stored feature by feature: Q, W [D, B], C [D, N]."""
     rm = tl.program_id(1) * BM + tl.arange(0, BM)
     rn = tl.program_id(0) * BN + tl.arange(0, BN)
@@ -68,7 +71,7 @@ def _backward_query(
     BM: tl.constexpr,
     BD: tl.constexpr,
     UNROLL: tl.constexpr,
-):  # type: ignore[no-untyped-def]
+):
     """Gradients of queries and scales. G is [places, B] for shared candidates and [B, places] for own ones (BM = 1)."""
     rm = tl.program_id(0) * BM + tl.arange(0, BM)
     rd = tl.program_id(1) * BD + tl.arange(0, BD)
@@ -98,7 +101,7 @@ def _backward_query(
 
 
 @triton.jit
-def _backward_shared(Q, W, C, G, DC, num_q, num_c, D, CHUNK, BN: tl.constexpr, BD: tl.constexpr, UNROLL: tl.constexpr):  # type: ignore[no-untyped-def]
+def _backward_shared(Q, W, C, G, DC, num_q, num_c, D, CHUNK, BN: tl.constexpr, BD: tl.constexpr, UNROLL: tl.constexpr):
     """Part `program 2` (over the queries) of the gradient of candidates; G is [B, N]."""
     rn = tl.program_id(0) * BN + tl.arange(0, BN)
     rd = tl.program_id(1) * BD + tl.arange(0, BD)
@@ -121,7 +124,7 @@ def _backward_shared(Q, W, C, G, DC, num_q, num_c, D, CHUNK, BN: tl.constexpr, B
 
 
 @triton.jit
-def _forward_own(Q, W, C, IDS, OUT, num_places, D, BK: tl.constexpr, BD: tl.constexpr):  # type: ignore[no-untyped-def]
+def _forward_own(Q, W, C, IDS, OUT, num_places, D, BK: tl.constexpr, BD: tl.constexpr):
     """One query against BK rows of its own choice."""
     b = tl.program_id(0).to(tl.int64)
     rk = tl.program_id(1) * BK + tl.arange(0, BK)
@@ -139,7 +142,7 @@ def _forward_own(Q, W, C, IDS, OUT, num_places, D, BK: tl.constexpr, BD: tl.cons
 
 
 @triton.jit
-def _backward_own(Q, W, C, ORDER, STARTS, G, DC, num_places, D, BD: tl.constexpr):  # type: ignore[no-untyped-def]
+def _backward_own(Q, W, C, ORDER, STARTS, G, DC, num_places, D, BD: tl.constexpr):
     """Gradient of one chosen row, gathered from the (query, place) pairs that met it."""
     i = tl.program_id(0).to(tl.int64)
     rd = tl.program_id(1) * BD + tl.arange(0, BD)
@@ -158,7 +161,7 @@ def _backward_own(Q, W, C, ORDER, STARTS, G, DC, num_places, D, BD: tl.constexpr
 
 def _power(number: int, most: int) -> int:
     """The least power of two that holds a number, at most `most`."""
-    return min(most, triton.next_power_of_2(number))
+    return min(most, 1 << max(number - 1, 0).bit_length())
 
 
 def _split(programs: int, length: int, least: int, allowed: bool) -> int:
@@ -267,7 +270,7 @@ def weighted_l1(query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | 
 
 
 @triton.jit
-def _adam(TABLE, MEAN, SQUARE, PLACE, G, D, rate, beta1, beta2, eps, root, DENSE: tl.constexpr, BD: tl.constexpr):  # type: ignore[no-untyped-def]
+def _adam(TABLE, MEAN, SQUARE, PLACE, G, D, rate, beta1, beta2, eps, root, DENSE: tl.constexpr, BD: tl.constexpr):
     """One row a program. DENSE: program i is row i, PLACE[i] its gradient or −1; else program u is row PLACE[u]."""
     program = tl.program_id(0).to(tl.int64)
     place = tl.load(PLACE + program).to(tl.int64)
@@ -319,7 +322,7 @@ def adam_rows(
 
 
 @triton.jit
-def _adagrad(TABLE, SQUARE, IDS, G, D, lr, eps, BD: tl.constexpr):  # type: ignore[no-untyped-def]
+def _adagrad(TABLE, SQUARE, IDS, G, D, lr, eps, BD: tl.constexpr):
     """One row a program, whole in registers."""
     u = tl.program_id(0).to(tl.int64)
     row = tl.load(IDS + u).to(tl.int64)
