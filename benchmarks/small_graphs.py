@@ -2,8 +2,8 @@
 
 Settings are compared by validation MRR after the last step: on UMLS's own validation split; on Sports, which has none,
 on three splits of train (15% held out, whichever entities they have, as in its test split). Test triples are not even
-in the filter there, so these figures are lower than those that `pairre train` shows. The best is then compared
-with the recipe that ships, which is trained on the whole train split with several seeds and ranked on test, once.
+in the filter there, so these figures are lower than those that `pairre train` shows. The best is then trained on the
+whole train split with several seeds and ranked on test, once; it is what the recipe that ships has to be.
 
     PAIRRE_DATA=… python benchmarks/small_graphs.py [--keep | --json FILE]
 """
@@ -25,18 +25,14 @@ from pairre.graph.split import distinct
 from pairre.recipe import from_values
 
 SETTINGS = [
-    {"margin": margin, "lr": lr, "steps": steps, "dim": dim}
-    for margin, lr, steps, dim in (
-        (3.0, 1e-3, 3000, 200),
-        (3.0, 3e-3, 1000, 200),
-        (3.0, 3e-3, 3000, 200),
-        (6.0, 1e-3, 3000, 200),
-        (6.0, 3e-3, 1000, 200),
-        (6.0, 3e-3, 3000, 200),
-        (6.0, 1e-2, 1000, 200),
-        (9.0, 3e-3, 3000, 200),
-        (3.0, 1e-3, 3000, 500),
-        (6.0, 3e-3, 3000, 500),
+    {"margin": margin, "lr": lr, "steps": steps}
+    for margin, lr, steps in (
+        (3.0, 1e-3, 3000),
+        (3.0, 3e-3, 1000),
+        (6.0, 1e-3, 3000),
+        (6.0, 3e-3, 1000),
+        (6.0, 3e-3, 3000),
+        (6.0, 1e-2, 1000),
     )
 ]
 BARS = {"umls": 0.90, "sports": 0.43}
@@ -46,7 +42,6 @@ SEEDS = range(5)
 def recipe_of(graph: Graph, setting: dict[str, Any], seed: int) -> pairre.Recipe:
     return from_values(
         {
-            "model": {"dim": setting["dim"]},
             "loss": {"margin": setting["margin"]},
             "sampling": {"negatives": min(256, graph.num_entities)},
             "train": {
@@ -89,12 +84,12 @@ def search(graph: Graph) -> list[dict[str, Any]]:
     return log
 
 
-def final(graph: Graph) -> dict[str, Any]:
-    """The recipe that ships, on test, with several seeds."""
+def final(graph: Graph, setting: dict[str, Any]) -> dict[str, Any]:
+    """The best setting on test, with several seeds."""
     results, seconds = [], []
     for seed in SEEDS:
         start = time.perf_counter()
-        run = pairre.train(graph, graph.name, overrides=[f"train.seed={seed}"], progress=False, device="cpu")
+        run = pairre.train(graph, recipe_of(graph, setting, seed), progress=False, device="cpu")
         result = pairre.evaluate(run)
         seconds.append(time.perf_counter() - start)
         results.append(result["both"])
@@ -117,7 +112,9 @@ def main() -> None:
         graph = pairre.load_graph(name)
         log = search(graph)
         best = max(log, key=lambda entry: entry["valid_mrr"])
-        results[name] = {"search": log, "best": best, "recipe": pairre.load_recipe(name).to_toml(), **final(graph)}
+        ships = recipe_of(graph, best, 0) == pairre.load_recipe(name)
+        print(f"{name}: the recipe that ships {'is' if ships else 'is NOT'} the best of the search", flush=True)
+        results[name] = {"search": log, "best": best, "recipe_that_ships_is_best": ships, **final(graph, best)}
     machine.write("small-graphs", {"machine": where, "graphs": results}, arguments)
 
 

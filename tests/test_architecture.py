@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "pairre"
 # A module may import from its own layer and the layers below it.
 LAYERS = [
-    {"errors", "files", "randomness", "device"},
+    {"errors", "files", "randomness", "device", "threads"},
     {"graph"},
     {"recipe"},
     {"ops"},

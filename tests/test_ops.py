@@ -1,8 +1,10 @@
 """Every kernel against the reference: odd shapes, dtypes, forward and backward, NaN, threads."""
 
 import logging
+import os
+import subprocess
+import sys
 
-import numba
 import pytest
 import torch
 
@@ -152,14 +154,43 @@ def test_bits_do_not_depend_on_the_number_of_threads():
             results += [scores, *torch.autograd.grad(scores.square().sum(), (q, w, c))]
         return results
 
-    many = everything()
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
+    before = torch.get_num_threads()
+    results = []
     try:
-        one = everything()
+        for num_threads in (1, 2, 5):
+            torch.set_num_threads(num_threads)
+            results.append(everything())
     finally:
-        numba.set_num_threads(before)
-    assert all(torch.equal(a, b) for a, b in zip(many, one, strict=True))
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_bits_are_the_same_from_the_compiler_and_from_its_cache(tmp_path):
+    """A process that compiles the kernels and one that finds them in the cache must agree: resuming depends on it."""
+    code = """if True:
+        import hashlib, torch
+        from pairre.ops import cpu
+        random = torch.Generator().manual_seed(0)
+        q, w, c = (torch.randn(n, 200, generator=random, requires_grad=True) for n in (33, 33, 21))
+        digest = hashlib.sha256()
+        for ids in (None, torch.randint(21, (33, 7), generator=random), torch.randint(21, (33, 1), generator=random)):
+            scores = cpu.weighted_l1(q, w, c, ids)
+            for part in (scores, *torch.autograd.grad(scores.square().sum(), (q, w, c))):
+                digest.update(part.detach().numpy().tobytes())
+        table, mean, square = (torch.ones(9, 200), torch.zeros(9, 200), torch.zeros(9, 200))
+        settings = dict(dense=True, lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8, step=1)
+        cpu.adam_rows(table, mean, square, torch.tensor([1, 4]), q.detach()[:2], **settings)
+        digest.update(table.numpy().tobytes())
+        print(digest.hexdigest())
+    """
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    said = [
+        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert any(tmp_path.rglob("*.nbc")), "nothing was cached"
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize("dense", [True, False])

@@ -10,9 +10,9 @@
 
 import os
 
-# torch and numba each keep a pool of OpenMP threads. Threads that spin while they wait take the cores from the other
-# pool and from other programs: on a busy machine a step is then ten times slower. It must be set before torch loads.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# torch's idle OpenMP threads spin for long by default and take the cores from our own threads and from other programs: on
+# a busy machine a step is then many times slower. It must be set before torch loads; GNU's OpenMP reads it.
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 __version__ = "0.1.0"
 

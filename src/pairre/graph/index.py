@@ -21,6 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pairre.threads import over_rows
+
 Side = Literal["head", "relation", "tail"]  # the member of a triple that is asked for
 COLUMN: dict[Side, int] = {"head": 0, "relation": 1, "tail": 2}
 _HOST = torch.device("cpu")
@@ -105,9 +107,9 @@ class SideIndex:
         arrays = (begin.numpy(), end.numpy(), self.members.numpy())
         if len(rows) == 1:
             ordered, order = rows[0].sort()
-            _contains_shared(*arrays, ordered.numpy(), order.numpy(), out)
+            over_rows(_contains_shared, len(begin), *arrays, ordered.numpy(), order.numpy(), out)
         else:
-            _contains_own(*arrays, rows.contiguous().numpy(), out)
+            over_rows(_contains_own, len(begin), *arrays, rows.contiguous().numpy(), out)
         return torch.from_numpy(out)
 
     def _search_all(self, begin: Tensor, end: Tensor, rows: Tensor) -> Tensor:
@@ -138,20 +140,20 @@ def _lower_bound(values, low, high, wanted):
     return low
 
 
-@numba.njit(parallel=True, cache=True)
-def _contains_own(begin, end, members, rows, out):
+@numba.njit(nogil=True, cache=True)
+def _contains_own(begin, end, members, rows, out, start, stop):
     """Binary search of each candidate among the members of its own pair: short ranges that stay in cache."""
-    for b in numba.prange(begin.shape[0]):
+    for b in range(start, stop):
         for k in range(rows.shape[1]):
             place = _lower_bound(members, begin[b], end[b], rows[b, k])
             out[b, k] = place < end[b] and members[place] == rows[b, k]
 
 
-@numba.njit(parallel=True, cache=True)
-def _contains_shared(begin, end, members, ordered, order, out):
+@numba.njit(nogil=True, cache=True)
+def _contains_shared(begin, end, members, ordered, order, out, start, stop):
     """Candidates that all pairs share, sorted: whichever list is shorter is looked up in the other."""
     num = ordered.shape[0]
-    for b in numba.prange(begin.shape[0]):
+    for b in range(start, stop):
         if end[b] - begin[b] > num:
             for k in range(num):
                 place = _lower_bound(members, begin[b], end[b], ordered[k])

@@ -2,9 +2,9 @@
 
 B queries, K candidates of each query, N candidate rows, D features, U touched rows.
 
-Each output element is summed by one thread in one order, so results do not depend on the number of threads. The
-derivative of |x| at exactly 0 is taken as −1 here and as 0 in the reference: both are subgradients, and this one is
-2.5 times faster. NaN and infinity pass through (no `nnan`, no `ninf` among the fast-math flags).
+A kernel computes rows start to stop of its result, each element summed in one order, so that results do not depend on
+the number of threads. The derivative of |x| at exactly 0 is taken as −1 here and as 0 in the reference: both are
+subgradients, and this one is 2.5 times faster. NaN and infinity pass through (no `nnan`, no `ninf` among the flags).
 """
 
 # Kernels carry no types: numba and Triton find them out.
@@ -20,22 +20,24 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pairre.threads import over_rows
+
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
-_parallel = numba.njit(parallel=True, fastmath=_FAST, cache=True)
+_kernel = numba.njit(nogil=True, error_model="numpy", fastmath=_FAST, cache=True)
 
 
-@_parallel
-def _forward_shared(q, w, c, out):
+@_kernel
+def _forward_shared(q, w, c, out, start, stop):
     """Two queries × four candidates in registers; eight queries share a pass over the candidates.
 
     Indices past the end are clamped, so that every element runs through the same instructions: equal rows tie exactly.
     """
     num_queries, num_features = q.shape
     last = c.shape[0] - 1
-    for block in numba.prange((num_queries + 7) // 8):
+    for first in range(start, stop, 8):
         for j in range(0, last + 1, 4):
             j1, j2, j3 = min(j + 1, last), min(j + 2, last), min(j + 3, last)
-            for b in range(8 * block, min(num_queries, 8 * block + 8), 2):
+            for b in range(first, min(stop, first + 8), 2):
                 b1 = min(b + 1, num_queries - 1)
                 s0 = q.dtype.type(0)
                 s1, s2, s3, t0, t1, t2, t3 = s0, s0, s0, s0, s0, s0, s0
@@ -59,14 +61,14 @@ def _signed(x, g):
     return g if x > 0 else -g
 
 
-@_parallel
-def _backward_query(q, w, c, ids, g, dq, dw):
+@_kernel
+def _backward_query(q, w, c, ids, g, dq, dw, start, stop):
     """Gradients of query and scale; `ids` [B, K], or [1, N] where all queries share the candidates."""
     num_queries, num_features = q.shape
     shared = ids.shape[0] == 1 and num_queries > 1
     num_candidates = ids.shape[1]
     whole = num_candidates // 4 * 4
-    for b in numba.prange(num_queries):
+    for b in range(start, stop):
         row = ids[0] if shared else ids[b]
         dq[b] = 0
         dw[b] = 0
@@ -92,17 +94,16 @@ def _backward_query(q, w, c, ids, g, dq, dw):
                 dw[b, k] += a0 * c[i0, k]
 
 
-@_parallel
-def _backward_shared(q, w, c, g, dc):
+@_kernel
+def _backward_shared(q, w, c, g, dc, start, stop):
     """Gradient of candidates that every query meets: eight candidates share a pass over the queries."""
     num_queries, num_features = q.shape
-    num_candidates = c.shape[0]
     whole = num_queries // 4 * 4
-    for block in numba.prange((num_candidates + 7) // 8):
-        end = min(num_candidates, 8 * block + 8)
-        dc[8 * block : end] = 0
+    for first in range(start, stop, 8):
+        end = min(stop, first + 8)
+        dc[first:end] = 0
         for b in range(0, whole, 4):
-            for j in range(8 * block, end):
+            for j in range(first, end):
                 g0, g1, g2, g3 = g[b, j], g[b + 1, j], g[b + 2, j], g[b + 3, j]
                 for k in range(num_features):
                     e = c[j, k]
@@ -111,17 +112,17 @@ def _backward_shared(q, w, c, g, dc):
                     a2, a3 = _signed(q[b + 2, k] - w2 * e, g2) * w2, _signed(q[b + 3, k] - w3 * e, g3) * w3
                     dc[j, k] += (a0 + a1) + (a2 + a3)
         for b in range(whole, num_queries):
-            for j in range(8 * block, end):
+            for j in range(first, end):
                 for k in range(num_features):
                     dc[j, k] += _signed(q[b, k] - w[b, k] * c[j, k], g[b, j]) * w[b, k]
 
 
-@_parallel
-def _forward_own(q, w, c, ids, out):
+@_kernel
+def _forward_own(q, w, c, ids, out, start, stop):
     """Each query against rows of its own choice, four at a time."""
-    num_queries, num_features = q.shape
+    num_features = q.shape[1]
     last = ids.shape[1] - 1
-    for b in numba.prange(num_queries):
+    for b in range(start, stop):
         for j in range(0, last + 1, 4):
             j1, j2, j3 = min(j + 1, last), min(j + 2, last), min(j + 3, last)
             i0, i1, i2, i3 = ids[b, j], ids[b, j1], ids[b, j2], ids[b, j3]
@@ -136,12 +137,12 @@ def _forward_own(q, w, c, ids, out):
             out[b, j], out[b, j1], out[b, j2], out[b, j3] = -s0, -s1, -s2, -s3
 
 
-@_parallel
-def _backward_own(q, w, c, order, starts, g, dc):
+@_kernel
+def _backward_own(q, w, c, order, starts, g, dc, start, stop):
     """Gradient of chosen rows: row i gathers from the (query, place) pairs order[starts[i]:starts[i + 1]]."""
     num_features = q.shape[1]
     num_places = g.shape[1]
-    for i in numba.prange(c.shape[0]):
+    for i in range(start, stop):
         dc[i] = 0
         for position in range(starts[i], starts[i + 1]):
             b = order[position] // num_places
@@ -155,12 +156,13 @@ class _WeightedL1(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | None) -> Tensor:
         q, w, c = (t.detach().contiguous() for t in (query, scale, candidates))
         num_places = len(c) if ids is None else ids.shape[1]
+        arrays = (q.numpy(), w.numpy(), c.numpy())
         out = torch.empty(len(q), num_places, dtype=q.dtype)
         if out.numel():
             if ids is None:
-                _forward_shared(q.numpy(), w.numpy(), c.numpy(), out.numpy())
+                over_rows(_forward_shared, len(q), *arrays, out.numpy(), multiple=8)
             else:
-                _forward_own(q.numpy(), w.numpy(), c.numpy(), ids.contiguous().numpy(), out.numpy())
+                over_rows(_forward_own, len(q), *arrays, ids.contiguous().numpy(), out.numpy())
         ctx.save_for_backward(q, w, c)
         ctx.ids = ids
         return out
@@ -176,14 +178,14 @@ class _WeightedL1(torch.autograd.Function):
         if ctx.needs_input_grad[0] or ctx.needs_input_grad[1]:
             dq, dw = torch.empty_like(q), torch.empty_like(w)
             rows = (torch.arange(len(c))[None] if ids is None else ids.contiguous()).numpy()
-            _backward_query(*arrays, rows, g, dq.numpy(), dw.numpy())
+            over_rows(_backward_query, len(q), *arrays, rows, g, dq.numpy(), dw.numpy())
         if ctx.needs_input_grad[2]:
             dc = torch.empty_like(c)
             if ids is None:
-                _backward_shared(*arrays, g, dc.numpy())
+                over_rows(_backward_shared, len(c), *arrays, g, dc.numpy(), multiple=8)
             else:
                 order, starts = _grouped(ids.numpy(), len(c))
-                _backward_own(*arrays, order, starts, g, dc.numpy())
+                over_rows(_backward_own, len(c), *arrays, order, starts, g, dc.numpy())
         return dq, dw, dc, None
 
 
@@ -213,10 +215,10 @@ def weighted_l1(query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | 
 # --- optimisers -----------------------------------------------------------------------------------------------------
 
 
-@_parallel
-def _adam(table, mean, square, ids, gradient, rate, beta1, beta2, eps, root):
+@_kernel
+def _adam(table, mean, square, ids, gradient, rate, beta1, beta2, eps, root, start, stop):
     one = table.dtype.type(1)
-    for u in numba.prange(gradient.shape[0]):
+    for u in range(start, stop):
         i = ids[u]
         for k in range(table.shape[1]):
             g = gradient[u, k]
@@ -227,10 +229,10 @@ def _adam(table, mean, square, ids, gradient, rate, beta1, beta2, eps, root):
             table[i, k] -= rate * m / (np.sqrt(v) * root + eps)
 
 
-@_parallel
-def _adam_idle(table, mean, square, touched, rate, beta1, beta2, eps, root):
+@_kernel
+def _adam_idle(table, mean, square, touched, rate, beta1, beta2, eps, root, start, stop):
     """The rows whose gradient is 0: their moments decay, and the mean still moves them."""
-    for i in numba.prange(table.shape[0]):
+    for i in range(start, stop):
         if touched[i]:
             continue
         for k in range(table.shape[1]):
@@ -263,13 +265,13 @@ def adam_rows(
     settings = (rate, real(beta1), real(beta2), real(eps), root)
     if dense and ids is not None:
         touched = torch.zeros(len(table), dtype=torch.bool).index_fill_(0, ids, True).numpy()
-        _adam_idle(*arrays[:3], touched, *settings)
-    _adam(*arrays, *settings)
+        over_rows(_adam_idle, len(table), *arrays[:3], touched, *settings)
+    over_rows(_adam, len(gradient), *arrays, *settings)
 
 
-@_parallel
-def _adagrad(table, square, ids, gradient, lr, eps):
-    for u in numba.prange(gradient.shape[0]):
+@_kernel
+def _adagrad(table, square, ids, gradient, lr, eps, start, stop):
+    for u in range(start, stop):
         i = ids[u]
         total = table.dtype.type(0)
         for k in range(table.shape[1]):
@@ -284,4 +286,5 @@ def adagrad_rows(table: Tensor, square: Tensor, ids: Tensor | None, gradient: Te
     """As `reference.adagrad_rows`."""
     real = table.numpy().dtype.type
     rows = (torch.arange(len(table)) if ids is None else ids).numpy()
-    _adagrad(table.numpy(), square.numpy(), rows, gradient.contiguous().numpy(), real(lr), real(eps))
+    arrays = (table.numpy(), square.numpy(), rows, gradient.contiguous().numpy())
+    over_rows(_adagrad, len(gradient), *arrays, real(lr), real(eps))

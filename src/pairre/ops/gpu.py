@@ -35,6 +35,12 @@ def _signed(x, g):
 
 
 @triton.jit
+def _while(mask, index, end):
+    """A mask that is empty once a loop that was unrolled has passed its end."""
+    return mask & (index + tl.zeros_like(mask.to(tl.int32)) < end)
+
+
+@triton.jit
 def _forward_shared(Q, W, C, OUT, num_q, num_c, D, CHUNK, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr):
     """Part `program 2` of −Σ |q − w c|, from tables stored feature by feature: Q, W [D, B], C [D, N]."""
     rm = tl.program_id(1) * BM + tl.arange(0, BM)
@@ -46,10 +52,9 @@ def _forward_shared(Q, W, C, OUT, num_q, num_c, D, CHUNK, BM: tl.constexpr, BN: 
     for k0 in range(first, last, UNROLL):
         for u in tl.static_range(UNROLL):
             k = k0 + u
-            inside = k < last
-            q = tl.load(Q + k * num_q + rm, mask=in_m & inside, other=0.0)
-            w = tl.load(W + k * num_q + rm, mask=in_m & inside, other=0.0)
-            c = tl.load(C + k * num_c + rn, mask=in_n & inside, other=0.0)
+            q = tl.load(Q + k * num_q + rm, mask=_while(in_m, k, last), other=0.0)
+            w = tl.load(W + k * num_q + rm, mask=_while(in_m, k, last), other=0.0)
+            c = tl.load(C + k * num_c + rn, mask=_while(in_n, k, last), other=0.0)
             acc += tl.abs(q[:, None] - w[:, None] * c[None, :])
     place = tl.program_id(2).to(tl.int64) * num_q * num_c + rm[:, None].to(tl.int64) * num_c + rn[None, :]
     tl.store(OUT + place, -acc, mask=in_m[:, None] & in_n[None, :])
@@ -85,14 +90,13 @@ def _backward_query(
     for j0 in range(0, num_places, UNROLL):
         for u in tl.static_range(UNROLL):
             j = j0 + u
-            there = j < num_places
             if OWN:
-                row = tl.load(IDS + tl.program_id(0).to(tl.int64) * num_places + j, mask=there, other=0)
-                g = tl.load(G + rm.to(tl.int64) * num_places + j, mask=in_m & there, other=0.0)
+                row = tl.load(IDS + tl.program_id(0).to(tl.int64) * num_places + tl.minimum(j, num_places - 1))
+                g = tl.load(G + rm.to(tl.int64) * num_places + j, mask=_while(in_m, j, num_places), other=0.0)
             else:
                 row = j
-                g = tl.load(G + j * num_q + rm, mask=in_m & there, other=0.0)
-            c = tl.load(C + row * D + rd, mask=in_d & there, other=0.0)[None, :]
+                g = tl.load(G + j * num_q + rm, mask=_while(in_m, j, num_places), other=0.0)
+            c = tl.load(C + row * D + rd, mask=_while(in_d, j, num_places), other=0.0)[None, :]
             s = _signed(q - w * c, tl.broadcast_to(g[:, None], [BM, BD]))
             dq -= s
             dw += s * c
@@ -114,10 +118,9 @@ def _backward_shared(Q, W, C, G, DC, num_q, num_c, D, CHUNK, BN: tl.constexpr, B
     for b0 in range(first, last, UNROLL):
         for u in tl.static_range(UNROLL):
             b = b0 + u
-            there = b < last
-            q = tl.load(Q + b * D + rd, mask=in_d & there, other=0.0)[None, :]
-            w = tl.load(W + b * D + rd, mask=in_d & there, other=0.0)[None, :]
-            g = tl.load(G + b * num_c + rn, mask=in_n & there, other=0.0)
+            q = tl.load(Q + b * D + rd, mask=_while(in_d, b, last), other=0.0)[None, :]
+            w = tl.load(W + b * D + rd, mask=_while(in_d, b, last), other=0.0)[None, :]
+            g = tl.load(G + b * num_c + rn, mask=_while(in_n, b, last), other=0.0)
             dc += _signed(q - w * c, tl.broadcast_to(g[:, None], [BN, BD])) * w
     place = tl.program_id(2).to(tl.int64) * num_c * D + rn[:, None] * D + rd[None, :]
     tl.store(DC + place, dc, mask=inside)
@@ -279,7 +282,7 @@ def _adam(TABLE, MEAN, SQUARE, PLACE, G, D, rate, beta1, beta2, eps, root, DENSE
     for d0 in range(0, D, BD):
         rd = d0 + tl.arange(0, BD)
         inside = rd < D
-        g = tl.load(G + source * D + rd, mask=inside & (source >= 0), other=0.0)
+        g = tl.load(G + source * D + rd, mask=_while(inside, -source, 1), other=0.0)
         m = beta1 * tl.load(MEAN + row * D + rd, mask=inside, other=0.0) + (1 - beta1) * g
         v = beta2 * tl.load(SQUARE + row * D + rd, mask=inside, other=0.0) + (1 - beta2) * g * g
         x = tl.load(TABLE + row * D + rd, mask=inside, other=0.0)
