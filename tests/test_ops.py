@@ -99,8 +99,7 @@ def test_gpu_optimisers_equal_the_reference(ids, dense):
         )
         for step in (1, 2, 3):
             gradient = torch.randn(6 if ids is None else 3, 5, generator=random).to(DEVICE)
-            settings = {"lr": 0.1, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "step": step, "dense": dense}
-            module.adam_rows(table, mean, square, rows, gradient, **settings)
+            module.adam_rows(table, mean, square, rows, gradient, ops.AdamStep(0.1, step, dense))
             module.adagrad_rows(table, sums, rows, gradient, lr=0.1, eps=1e-10)
         results.append((table, mean, square, sums))
     for a, b in zip(*results, strict=True):
@@ -170,7 +169,7 @@ def test_bits_are_the_same_from_the_compiler_and_from_its_cache(tmp_path):
     """A process that compiles the kernels and one that finds them in the cache must agree: resuming depends on it."""
     code = """if True:
         import hashlib, torch
-        from pairre.ops import cpu
+        from pairre.ops import cpu, reference
         random = torch.Generator().manual_seed(0)
         q, w, c = (torch.randn(n, 200, generator=random, requires_grad=True) for n in (33, 33, 21))
         digest = hashlib.sha256()
@@ -179,8 +178,8 @@ def test_bits_are_the_same_from_the_compiler_and_from_its_cache(tmp_path):
             for part in (scores, *torch.autograd.grad(scores.square().sum(), (q, w, c))):
                 digest.update(part.detach().numpy().tobytes())
         table, mean, square = (torch.ones(9, 200), torch.zeros(9, 200), torch.zeros(9, 200))
-        settings = dict(dense=True, lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8, step=1)
-        cpu.adam_rows(table, mean, square, torch.tensor([1, 4]), q.detach()[:2], **settings)
+        step = reference.AdamStep(0.1, 1, dense=True)
+        cpu.adam_rows(table, mean, square, torch.tensor([1, 4]), q.detach()[:2], step)
         digest.update(table.numpy().tobytes())
         print(digest.hexdigest())
     """
@@ -211,8 +210,8 @@ def test_adam_equals_torch(ids, dense):
         expected.grad[chosen] = gradient
         optimizer.step()
         for module, table, mean, square in tables:
-            settings = {"lr": 0.1, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "step": step, "dense": dense}
-            module.adam_rows(table, mean, square, None if ids is None else chosen, gradient, **settings)
+            settings = ops.AdamStep(0.1, step, dense)
+            module.adam_rows(table, mean, square, None if ids is None else chosen, gradient, settings)
     untouched = [] if dense or ids is None else [1, 2, 5]
     for _, table, _, _ in tables:
         torch.testing.assert_close(table[rows], expected.detach()[rows])

@@ -1,6 +1,8 @@
 """Recipes: layers, round trip, and refusals that name the path."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +72,15 @@ def test_files_are_named_in_errors(tmp_path):
 def test_shipped_recipes_load(name):
     recipe = load_recipe(name)
     assert recipe.model.name in {model.name for model in MODELS}
+
+
+@pytest.mark.parametrize("name", ["umls", "sports"])
+def test_recipes_are_the_best_of_the_search_that_is_on_record(name):
+    files = sorted((Path(__file__).parents[1] / "docs" / "results").glob("small-graphs-*.json"))
+    record = json.loads(files[-1].read_text(encoding="utf-8"))["graphs"][name]
+    assert record["best"] == max(record["search"], key=lambda entry: entry["valid_mrr"])
+    assert from_values(record["recipe"]) == load_recipe(name)
+    assert record["met"]
 
 
 def test_every_key_has_a_help_text():

@@ -10,8 +10,8 @@
 
 import os
 
-# torch's idle OpenMP threads spin for long by default and take the cores from our own threads and from other programs: on
-# a busy machine a step is then many times slower. It must be set before torch loads; GNU's OpenMP reads it.
+# torch's idle OpenMP threads spin for long by default and take the cores from our own threads and other programs: on a
+# busy machine a step is then many times slower. It must be set before torch loads; GNU's OpenMP reads it.
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 __version__ = "0.1.0"

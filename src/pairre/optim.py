@@ -43,11 +43,9 @@ class Adam:
     def step(self, ids: Tensor | None, gradient: Tensor, lr: float) -> None:
         """Move rows; the step count for the bias correction is the table's, not a row's."""
         self.state["step"] += 1
-        ops.backend(self.table.device.type).adam_rows(
-            *(self.table, self.state["mean"], self.state["square"], ids, gradient),
-            dense=not self.touched_only,
-            **{"lr": lr, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "step": int(self.state["step"])},
-        )
+        step = ops.AdamStep(lr, int(self.state["step"]), dense=not self.touched_only)
+        adam_rows = ops.backend(self.table.device.type).adam_rows
+        adam_rows(self.table, self.state["mean"], self.state["square"], ids, gradient, step)
 
     def restart(self) -> None:
         """Start afresh."""

@@ -190,7 +190,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_the_list() -> None:
         GraphError, match=r"fb15k237: no graph of that name; did you mean 'fb15k-237'\?; names: atlas, fb15k, .*wn18rr"
     ):
         locate("fb15k237")
-    with pytest.raises(GraphError, match=r"zzzz: no such benchmark\. Known: fb15k, "):
+    with pytest.raises(GraphError, match=r"zzzz: no graph of that name; names: atlas, fb15k, "):
         locate("zzzz")
 
 

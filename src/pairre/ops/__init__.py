@@ -15,6 +15,9 @@ from torch import Tensor
 
 from pairre.errors import DeviceError
 from pairre.ops import reference
+from pairre.ops.reference import AdamStep
+
+__all__ = ["AdamStep", "backend", "weighted_l1"]
 
 log = logging.getLogger("pairre")
 _BACKENDS = {"cpu": "pairre.ops.cpu", "cuda": "pairre.ops.gpu"}

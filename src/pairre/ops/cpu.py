@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pairre.ops.reference import AdamStep
 from pairre.threads import over_rows
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -244,26 +245,14 @@ def _adam_idle(table, mean, square, touched, rate, beta1, beta2, eps, root, star
 
 
 def adam_rows(
-    table: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    ids: Tensor | None,
-    gradient: Tensor,
-    *,
-    dense: bool,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    step: int,
+    table: Tensor, mean: Tensor, square: Tensor, ids: Tensor | None, gradient: Tensor, step: AdamStep
 ) -> None:
     """As `reference.adam_rows`."""
     real = table.numpy().dtype.type
     rows = (torch.arange(len(table)) if ids is None else ids).numpy()
     arrays = (table.numpy(), mean.numpy(), square.numpy(), rows, gradient.contiguous().numpy())
-    rate, root = real(lr / (1 - beta1**step)), real((1 - beta2**step) ** -0.5)
-    settings = (rate, real(beta1), real(beta2), real(eps), root)
-    if dense and ids is not None:
+    settings = tuple(map(real, (step.rate, step.beta1, step.beta2, step.eps, step.root)))
+    if step.dense and ids is not None:
         touched = torch.zeros(len(table), dtype=torch.bool).index_fill_(0, ids, True).numpy()
         over_rows(_adam_idle, len(table), *arrays[:3], touched, *settings)
     over_rows(_adam, len(gradient), *arrays, *settings)

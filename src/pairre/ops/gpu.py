@@ -23,6 +23,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pairre.ops.reference import AdamStep
+
 _PROGRAMS = 1024  # about eight a multiprocessor on the largest GPUs: below that, a sum is split
 _WARPS = 4
 
@@ -292,33 +294,22 @@ def _adam(TABLE, MEAN, SQUARE, PLACE, G, D, rate, beta1, beta2, eps, root, DENSE
 
 
 def adam_rows(
-    table: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    ids: Tensor | None,
-    gradient: Tensor,
-    *,
-    dense: bool,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    step: int,
+    table: Tensor, mean: Tensor, square: Tensor, ids: Tensor | None, gradient: Tensor, step: AdamStep
 ) -> None:
     """As `reference.adam_rows`, all in one pass over the rows that move."""
     each = torch.arange(len(gradient), device=table.device)
     if ids is None:
         place = each
-    elif dense:
+    elif step.dense:
         place = torch.full((len(table),), -1, device=table.device).index_copy_(0, ids, each)
     else:
         place = ids
     if len(place):
-        rate, root = lr / (1 - beta1**step), (1 - beta2**step) ** -0.5
         dim = table.shape[1]
         _adam[(len(place),)](
-            *(table, mean, square, place, gradient.contiguous(), dim, rate, beta1, beta2, eps, root),
-            DENSE=dense and ids is not None,
+            *(table, mean, square, place, gradient.contiguous(), dim),
+            *(step.rate, step.beta1, step.beta2, step.eps, step.root),
+            DENSE=step.dense and ids is not None,
             BD=_power(dim, 1024),
             num_warps=_WARPS,
         )

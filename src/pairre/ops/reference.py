@@ -5,6 +5,8 @@ B queries, K candidates of each query, N candidate rows, D features, U touched r
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -35,32 +37,40 @@ def weighted_l1(query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | 
     return torch.cat(parts)
 
 
-def adam_rows(
-    table: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    ids: Tensor | None,
-    gradient: Tensor,
-    *,
-    dense: bool,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    step: int,
-) -> None:
-    """One step of Adam, `step` counting from 1; `gradient` [U, D] is that of rows `ids` of the table (None: of all).
+@dataclass(frozen=True)
+class AdamStep:
+    """What a step of Adam depends on beside the tensors."""
 
-    With `dense` the other rows have a gradient of 0 and still move by their mean; without, they stay as they are.
-    """
-    if dense and ids is not None:
+    lr: float
+    number: int  # from 1
+    dense: bool  # rows that are not given have a gradient of 0 and still move by their mean; else they stay
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+    @property
+    def rate(self) -> float:
+        """The learning rate with the correction of the mean's bias."""
+        return self.lr / (1 - self.beta1**self.number)
+
+    @property
+    def root(self) -> float:
+        """What corrects the bias of the square root of the mean square."""
+        return float((1 - self.beta2**self.number) ** -0.5)
+
+
+def adam_rows(
+    table: Tensor, mean: Tensor, square: Tensor, ids: Tensor | None, gradient: Tensor, step: AdamStep
+) -> None:
+    """One step of Adam; `gradient` [U, D] is that of rows `ids` of the table (None: of all)."""
+    if step.dense and ids is not None:
         gradient = torch.zeros_like(table).index_copy_(0, ids, gradient)
         ids = None
     m = mean if ids is None else mean[ids]
     v = square if ids is None else square[ids]
-    m = m * beta1 + gradient * (1 - beta1)
-    v = v * beta2 + gradient * gradient * (1 - beta2)
-    change = (m / (1 - beta1**step)) / ((v / (1 - beta2**step)).sqrt() + eps) * lr
+    m = m * step.beta1 + gradient * (1 - step.beta1)
+    v = v * step.beta2 + gradient * gradient * (1 - step.beta2)
+    change = step.rate * m / (v.sqrt() * step.root + step.eps)
     if ids is None:
         mean.copy_(m)
         square.copy_(v)
