@@ -90,6 +90,7 @@ class LiveDisplay(Display):
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.say("stopped" if error else "done")
         self._live.update(self._render())
         self._live.__exit__(kind, error, trace)
 
