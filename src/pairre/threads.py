@@ -2,7 +2,7 @@
 
 numba's own `parallel=True` is not used: a parallel function that comes from numba's cache was seen to round differently
 from the same function just compiled, so a resumed run would not have ended in the same bits. It also brings a second
-pool of OpenMP threads beside torch's. A plain function is the same either way, and handing out pieces costs some 50 µs.
+pool of OpenMP threads beside torch's. A plain function is the same either way, and handing out pieces costs little.
 """
 
 from __future__ import annotations
