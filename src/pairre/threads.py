@@ -7,6 +7,7 @@ pool of OpenMP threads beside torch's. A plain function is the same either way, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -40,3 +41,6 @@ def over_rows(kernel: Callable[..., Any], num_rows: int, *arguments: Any, multip
 def _pool(num_threads: int) -> ThreadPoolExecutor:
     """Threads beside the one that asks."""
     return ThreadPoolExecutor(num_threads - 1, thread_name_prefix="pairre")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has the pool but none of its threads
