@@ -13,7 +13,7 @@ PyKEEN draws 256 negatives for each positive. Ours is timed with that (`own`) an
 256 for the whole batch (`shared`); every positive meets 256 negatives in both. PyKEEN runs as it is (`plain`) and with
 glibc told to keep freed memory (`helped`), with and without filtering false negatives (ours always filters); ratios
 are against the faster. A user may also cut its work into small pieces (`pieces`: sub-batches of 32 in training, slices
-of 1024 entities in ranking), which helps it much as the allocator does: `× best` is against the fastest of them all.
+of 1024 entities in ranking), which helps it too: `× best` is against the fastest of them all.
 
     python benchmarks/cpu.py [--quick] [--rounds N] [--keep | --json FILE]
 """

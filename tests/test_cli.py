@@ -3,14 +3,17 @@
 import csv
 import gzip
 import io
+import itertools
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from pairre import cli
+from pairre import cli, load_graph
 
 QUICK = ["model.dim=16", "train.batch=32", "train.steps=40", "sampling.negatives=8", "train.lr=0.01"]
 SETTINGS = [part for setting in QUICK for part in ("--set", setting)]
@@ -211,6 +214,15 @@ def test_a_missing_extra_is_named(call, tmp_path, monkeypatch):
     refused(call("stats", tmp_path / "g.nt"), "pip install 'pairre[rdf]'")
 
 
-def test_where_the_demo_points(call, tmp_path):
-    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
-    assert "pairre train atlas --out runs/demo" in makefile
+def test_the_demo_asks_for_names_that_the_atlas_has():
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
+    atlas = load_graph("atlas")
+    asked = re.findall(r"pairre predict runs/demo (.*?)['\n]", makefile)
+    assert len(asked) >= 4
+    for line in asked:
+        words = shlex.split(line)
+        for flag, name in itertools.pairwise(words):
+            if flag in ("--head", "--tail"):
+                atlas.entities.id(name)
+            elif flag == "--relation":
+                atlas.relations.id(name)

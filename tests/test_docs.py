@@ -63,7 +63,7 @@ def test_links_lead_somewhere(page):
             assert (ROOT / page).parent.joinpath(link).exists(), link
 
 
-def test_every_measured_figure_has_its_file():
+def test_result_files_say_machine_versions_and_date():
     for file in ROOT.glob("docs/results/*.json"):
         result = json.loads(file.read_text(encoding="utf-8"))
         assert {"cpu", "versions", "date"} <= result["machine"].keys(), file.name

@@ -19,8 +19,8 @@ from pairre.errors import RecipeError, suggest
 from pairre.graph import Graph
 
 
-def _key(default: Any, help: str, *, low: float | None = None, high: float | None = None) -> Any:
-    return field(default=default, metadata={"help": help, "low": low, "high": high})
+def _key(default: Any, help: str, *, low: float | None = None) -> Any:
+    return field(default=default, metadata={"help": help, "low": low})
 
 
 @dataclass(frozen=True)
@@ -247,13 +247,11 @@ def _checked(path: str, value: Any, hint: Any, declaration: Field[Any]) -> Any:
         value = float(value)
     if type(value) is not hint:
         raise RecipeError(f"{path}: {_kind(hint)} expected, not {_kind(value)} ({json.dumps(value, default=str)})")
-    low, high = declaration.metadata["low"], declaration.metadata["high"]
+    low = declaration.metadata["low"]
     if isinstance(value, float) and not math.isfinite(value):
         raise RecipeError(f"{path}: a finite number expected, not {value}")
     if low is not None and value < low:
         raise RecipeError(f"{path}: {value} is below the least value, {low}")
-    if high is not None and value > high:
-        raise RecipeError(f"{path}: {value} is above the greatest value, {high}")
     return value
 
 

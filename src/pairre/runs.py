@@ -89,7 +89,6 @@ class Progress:
 
     step: int = 0
     best_mrr: float = -1.0
-    best_step: int = 0
     validations_without_gain: int = 0
     seconds: float = 0.0
 

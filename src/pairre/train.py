@@ -66,7 +66,7 @@ class Trainer:
     """Model, sampler and optimisers at some step."""
 
     def __init__(self, graph: Graph, recipe: Recipe, device: torch.device) -> None:
-        self.graph, self.recipe, self.device = graph, recipe, device
+        self.graph, self.recipe = graph, recipe
         self.model = build_model(graph, recipe, device)
         self.sampler = Sampler(graph, recipe, device)
         self.optimizers = {n: make_optimizer(p.detach(), recipe.train) for n, p in self.model.named_parameters()}
@@ -273,7 +273,7 @@ class Loop:
         ranks = evaluate_triples(self.trainer.model, self.valid, self.trainer.graph.known)
         both = summarise(ranks)["both"]
         if both["mrr"] > self.progress.best_mrr:
-            self.progress.best_mrr, self.progress.best_step = both["mrr"], self.progress.step
+            self.progress.best_mrr = both["mrr"]
             self.progress.validations_without_gain = 0
             if self.folder:
                 self.folder.save_model(self.trainer.model)
