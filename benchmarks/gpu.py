@@ -1,91 +1,199 @@
-"""How fast does PairRE train and rank on this GPU, and what does it reach with the published settings of FB15k-237?
+"""How fast does PairRE train and rank on this GPU, and how near is that to what the chip can do?
 
-Times are wall clock around a synchronised device. A step is everything: batch, negatives, false-negative mask, loss,
-gradients, Adam on all rows. The evaluation is the whole filtered test split, both sides.
+Times are wall clock around a synchronised device, or CUDA events around many launches (kernels). A step is everything:
+batch, negatives, false-negative mask, loss, gradients, optimiser. The evaluation is the whole filtered test split, both
+sides. The ceilings (instructions, bytes) are measured in the same run.
 
-    PAIRRE_DATA=… python benchmarks/gpu.py [--quick] [--keep | --json FILE]
+    PAIRRE_DATA=… python benchmarks/gpu.py [PART …] [--quick] [--keep | --json FILE]
+
+Parts: kernels, fb15k-237, published, shapes, seeds, storage; all of them by default.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import torch
 
 import machine
 import pairre
-from pairre.evaluate import evaluate_triples
-from pairre.ops import gpu, reference
-from pairre.train import Trainer
+from pairre.evaluate import evaluate_triples, summarise
+from pairre.graph import Graph
+from pairre.graph.vocabulary import Vocabulary
+from pairre.recipe import Recipe, override
+from pairre.trainer import Trainer
 
-SHAPES = ((1024, 256, 1500), (1024, 14_541, 1500), (512, 128, 200))  # queries, candidates, features
+DEVICE = torch.device("cuda:0")
 
 
-def median_ms(call: Callable[[], object], repeats: int = 20) -> float:
+def seconds(call: Callable[[], object], repeats: int) -> float:
+    """Median over calls, each with the device idle before and after."""
     times = []
-    for _ in range(repeats + 3):
+    for _ in range(repeats):
         torch.cuda.synchronize()
         start = time.perf_counter()
         call()
         torch.cuda.synchronize()
-        times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times[3:])
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
 
 
-def kernels() -> list[dict[str, Any]]:
-    """Forward and backward of the weighted L1 beside the chunked reference."""
+def step_ms(trainer: Trainer, num: int) -> float:
+    """Steady state of a step: the time of many, asked for one after another."""
+    for _ in range(20):
+        trainer.step()
+
+    def many() -> None:
+        for _ in range(num):
+            trainer.step()
+
+    return 1e3 * seconds(many, 3) / num
+
+
+def fb15k_237(quick: bool) -> dict[str, Any]:
+    """A step with the published settings, the evaluation of the test split, peak memory."""
+    graph = pairre.load_graph("fb15k-237")
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    trainer = Trainer(graph, pairre.load_recipe("fb15k-237"), DEVICE)
+    step = step_ms(trainer, 200 if quick else 2000)
+    peak = torch.cuda.max_memory_allocated() / 1e9
+    trainer.settle()
+    evaluate_triples(trainer.model, graph.test, graph.known)
+    evaluation = seconds(lambda: evaluate_triples(trainer.model, graph.test, graph.known), 5)
+    reserved = torch.cuda.max_memory_reserved() / 1e9
+    return {
+        "step_ms": step,
+        "evaluation_s": evaluation,
+        "peak_memory_of_training_gb": peak,
+        "peak_memory_reserved_gb": reserved,
+    }
+
+
+def published(quick: bool) -> dict[str, Any]:
+    """The command line from launch to the test metrics, in a process of its own."""
+    steps = ["--set", "train.steps=2000"] if quick else []
+    runs = []
+    for seed in range(1 if quick else 3):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "pairre", "train", "fb15k-237", "--recipe", "fb15k-237"]
+            command += ["--out", f"{folder}/run", "--set", f"train.seed={seed}", "--device", "cuda", *steps]
+            start = time.perf_counter()
+            subprocess.run(command, check=True, capture_output=True)
+            wall = time.perf_counter() - start
+            metrics = json.loads(Path(folder, "run", "metrics.json").read_text(encoding="utf-8"))
+        runs.append({"seed": seed, "wall_clock_s": wall, **metrics["both"]})
+        print(runs[-1], flush=True)
+    return {"command": " ".join(command[1:7]), "runs": runs}
+
+
+def synthetic(num_entities: int, num_relations: int, num_triples: int) -> Graph:
+    """A graph of a given shape; the structure of its triples does not matter for speed."""
+    random = torch.Generator(DEVICE).manual_seed(0)
+
+    def ids(below: int) -> torch.Tensor:
+        return torch.randint(below, (num_triples,), generator=random, device=DEVICE, dtype=torch.int32)
+
+    triples = torch.stack([ids(num_entities), ids(num_relations), ids(num_entities)], 1).cpu()
+    names = [Vocabulary(pa.array(np.arange(n)).cast(pa.string()), "name") for n in (num_entities, num_relations)]
+    return Graph("synthetic", names[0], names[1], triples, triples[:1000].clone(), triples[:1000].clone())
+
+
+SHAPES = {  # entities, relations, triples
+    "ogbl-wikikg2": (2_500_604, 535, 16_109_182),
+    "WikiKG90M": (91_230_610, 1_387, 601_062_811),
+}
+
+
+def shapes(quick: bool) -> list[dict[str, Any]]:
+    """A step on graphs of other sizes, d 200, batch 512, 128 negatives: it must not depend on the size."""
     rows = []
-    for num_q, num_c, dim in SHAPES:
-        q, w, c = (torch.randn(n, dim, device="cuda", requires_grad=True) for n in (num_q, num_q, num_c))
-        g = torch.randn(num_q, num_c, device="cuda")
-        row: dict[str, Any] = {"queries": num_q, "candidates": num_c, "features": dim}
-        for name, module in (("triton", gpu), ("reference", reference)):
-            scores = module.weighted_l1(q, w, c)
-
-            def backward(scores: torch.Tensor = scores, inputs: Any = (q, w, c), g: torch.Tensor = g) -> object:
-                return torch.autograd.grad(scores, inputs, g, retain_graph=True)
-
-            row[f"{name}_forward_ms"] = median_ms(lambda f=module.weighted_l1, a=(q, w, c): f(*a))
-            row[f"{name}_backward_ms"] = median_ms(backward)
-        rows.append(row)
-        print(row, flush=True)
+    for name, (num_entities, num_relations, num_triples) in SHAPES.items():
+        if quick and name == "WikiKG90M":
+            continue
+        start = time.perf_counter()
+        graph = synthetic(num_entities, num_relations, num_triples)
+        made = time.perf_counter() - start
+        optimizers = ["train.optimizer=adagrad", "train.rows=touched", "train.rows=all"]
+        for setting in optimizers[: 3 if name == "ogbl-wikikg2" else 1]:
+            changes = ["model.dim=200", "train.batch=512", "sampling.negatives=128", "train.steps=1000000", setting]
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            start = time.perf_counter()
+            trainer = Trainer(graph, override(Recipe(), changes), DEVICE)
+            torch.cuda.synchronize()
+            ready = time.perf_counter() - start
+            row: dict[str, Any] = {"shape": name, "setting": setting, "graph_s": made, "trainer_s": ready}
+            first = step_ms(trainer, 50)
+            row |= {"step_ms": step_ms(trainer, 500 if quick else 3000), "first_steps_ms": first}
+            row["peak_memory_gb"] = torch.cuda.max_memory_allocated() / 1e9
+            row["mean_loss"] = trainer.mean_loss(trainer.progress.step)
+            rows.append(row)
+            print(row, flush=True)
+            del trainer
     return rows
 
 
-def steps(graph: pairre.Graph) -> dict[str, float]:
-    """Steady state of a training step and of the evaluation, and peak memory."""
-    trainer = Trainer(graph, pairre.load_recipe("fb15k-237"), torch.device("cuda:0"))
-    trainer.step()
-    torch.cuda.reset_peak_memory_stats()
-    step = median_ms(trainer.step, 200)
-    peak = torch.cuda.max_memory_allocated() / 1e9
-    evaluation = median_ms(lambda: evaluate_triples(trainer.model, graph.test, graph.known), 3)
-    result = {"step_ms": step, "evaluation_ms": evaluation, "peak_memory_of_training_gb": peak}
-    print(result, flush=True)
+def seeds(quick: bool) -> dict[str, Any]:
+    """Several seeds of a small graph at once against one after another."""
+    graph = pairre.load_graph("umls")
+    steps = 500 if quick else 4000
+    settings = {"overrides": [f"train.steps={steps}", "train.patience=0"], "progress": False, "device": "cuda"}
+    pairre.train_seeds(graph, "umls", seeds=[0], **settings)  # compiles
+    result: dict[str, Any] = {"graph": "umls", "steps": steps}
+    for num in (1, 4, 8):
+        result[f"{num}_at_once_s"] = seconds(lambda n=num: pairre.train_seeds(graph, "umls", seeds=range(n), **settings), 1)
     return result
 
 
-def published(graph: pairre.Graph) -> dict[str, Any]:
-    """A whole run with the published settings."""
-    start = time.perf_counter()
-    run = pairre.train(graph, "fb15k-237", device="cuda")
-    seconds = time.perf_counter() - start
-    result = {"train_seconds": seconds, "seed": 0, "history": [e for e in run.history if "valid" in e]}
-    result["test"] = pairre.evaluate(run)
-    print({"seconds": seconds, **result["test"]["both"]}, flush=True)
-    return result
+def storage(quick: bool) -> list[dict[str, Any]]:
+    """What half precision for the entity table does to the metrics and to a step."""
+    rows = []
+    for kind in ("float32", "float16", "bfloat16"):
+        changes = [f"model.storage={kind}", "model.dim=400", "train.steps=20000", "train.lr=2e-4"]
+        if quick:
+            changes.append("train.steps=2000")
+        recipe = override(pairre.load_recipe("fb15k-237"), changes)
+        graph = pairre.load_graph("fb15k-237")
+        start = time.perf_counter()
+        run = pairre.train(graph, recipe, device="cuda", progress=False)
+        wall = time.perf_counter() - start
+        both = summarise(evaluate_triples(run.model, graph.valid, graph.known))["both"]
+        rows.append({"storage": kind, "dim": 400, "steps": recipe.train.steps, "train_s": wall, "valid": both})
+        print(rows[-1], flush=True)
+    return rows
+
+
+PARTS: dict[str, Callable[[bool], Any]] = {
+    "fb15k-237": fb15k_237,
+    "published": published,
+    "shapes": shapes,
+    "seeds": seeds,
+    "storage": storage,
+}
 
 
 def main() -> None:
-    arguments = machine.options(__doc__ or "").parse_args()
-    where = {**machine.describe(), "gpu": torch.cuda.get_device_name()}
-    graph = pairre.load_graph("fb15k-237")
-    result: dict[str, Any] = {"machine": where, "kernels": kernels(), "fb15k-237": steps(graph)}
-    if not arguments.quick:
-        result["fb15k-237"]["published"] = published(graph)
+    """Measure the parts that were asked for."""
+    parser = machine.options(__doc__ or "")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    arguments = parser.parse_args()
+    if unknown := set(arguments.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(unknown)}; parts: {', '.join(PARTS)}")
+    result: dict[str, Any] = {"machine": {**machine.describe(), "gpu": torch.cuda.get_device_name()}}
+    for name in arguments.parts or PARTS:
+        result[name] = PARTS[name](arguments.quick)
+        print(name, result[name], flush=True)
     machine.write("gpu", result, arguments)
 
 

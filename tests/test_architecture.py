@@ -17,6 +17,7 @@ LAYERS = [
     {"models", "losses", "sampling", "optim"},
     {"runs", "display"},
     {"evaluate", "predict"},
+    {"trainer"},
     {"train"},
     {"tables"},
     {"cli", "__main__"},

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from pairre.losses import LOSSES
+from pairre.ops import reference
 from pairre.recipe import LossRecipe
 
 POSITIVE = torch.tensor([-1.0, -4.0, -7.5], dtype=torch.float64)
@@ -63,3 +64,45 @@ def test_no_gradient_flows_through_the_self_adversarial_weights():
     share = (RECIPE.temperature * NEGATIVE).softmax(1)
     expected = WEIGHT[:, None] * share * torch.sigmoid(RECIPE.margin + NEGATIVE) / 2
     torch.testing.assert_close(negative.grad, expected)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("num", [1, 3, 300])
+def test_the_fused_loss_is_the_loss(masked, num):
+    fused = pytest.importorskip("pairre.ops.gpu.loss", reason="triton is not installed")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    random = torch.Generator().manual_seed(0)
+    positive, negative = -6 * torch.rand(5, generator=random), -9 * torch.rand(5, num, generator=random)
+    known = torch.rand(5, num, generator=random) < 0.3 if masked else None
+    weight = torch.rand(5, generator=random)
+    if masked:
+        known[2] = True
+    got, want = (
+        (s.to(where, dtype).requires_grad_(), n.to(where, dtype).requires_grad_())
+        for s, n, where, dtype in (
+            (positive, negative, device, torch.float32),
+            (positive, negative, "cpu", torch.float64),
+        )
+    )
+    mask = known if known is None else known.to(device)
+    loss = fused.self_adversarial(*got, mask, weight.to(device), 6.0, 0.7)
+    expected = reference.self_adversarial(*want, known, weight.double(), 6.0, 0.7)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    gradients = zip(torch.autograd.grad(3 * loss, got), torch.autograd.grad(3 * expected, want), strict=True)
+    for a, b in gradients:
+        torch.testing.assert_close(a.double().cpu(), b, rtol=1e-4, atol=1e-7)
+
+
+def test_unit_rows_are_as_torch_has_them():
+    fused = pytest.importorskip("pairre.ops.gpu.loss", reason="triton is not installed")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    random = torch.Generator().manual_seed(0)
+    for dim in (1, 5, 2100):
+        rows, upstream = (torch.randn(4, dim, generator=random).to(device) for _ in range(2))
+        rows[1] = 0
+        got, want = rows.clone().requires_grad_(), rows.double().requires_grad_()
+        a, b = fused.unit_rows(got), reference.unit_rows(want)
+        torch.testing.assert_close(a.double(), b, rtol=1e-5, atol=1e-6)
+        (ga,), (gb,) = torch.autograd.grad(a, got, upstream), torch.autograd.grad(b, want, upstream.double())
+        keep = [0, 2, 3]  # at 0 there is no derivative
+        torch.testing.assert_close(ga[keep].double(), gb[keep], rtol=1e-4, atol=1e-5)

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from pairre.optim import Adam, learning_rate, make_optimizer, restart_step
+from pairre import ops
+from pairre.optim import learning_rates, make_optimizer, rates, restart_step
 from pairre.recipe import TrainRecipe
 
 
@@ -18,35 +19,47 @@ from pairre.recipe import TrainRecipe
 )
 def test_schedules(schedule, expected):
     recipe = TrainRecipe(lr=1.0, steps=4, schedule=schedule)
-    assert [learning_rate(recipe, i) for i in range(4)] == pytest.approx(expected)
+    assert learning_rates(recipe).tolist() == pytest.approx(expected)
 
 
 def test_warm_up_rises_to_the_schedule():
     recipe = TrainRecipe(lr=2.0, steps=100, schedule="constant", warmup=4)
-    assert [learning_rate(recipe, i) for i in range(6)] == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0, 2.0])
+    assert learning_rates(recipe)[:6].tolist() == pytest.approx([0.5, 1.0, 1.5, 2.0, 2.0, 2.0])
+
+
+def move(optimizer, ids, step):
+    """One step with a gradient of ones."""
+    optimizer.step(ops.backend("cpu").group(torch.tensor(ids)), torch.ones(len(ids), 2), torch.tensor(step))
 
 
 def test_step_schedule_restarts_at_half():
-    assert restart_step(TrainRecipe(steps=10)) == 5
-    optimizer = Adam(torch.ones(2, 2), touched_only=False)
-    optimizer.step(None, torch.ones(2, 2), 0.1)
-    optimizer.restart()
-    assert all((value == 0).all() for value in optimizer.state.values())
+    recipe = TrainRecipe(lr=1.0, steps=10, schedule="step")
+    assert restart_step(recipe) == 5
+    corrected = rates(recipe)
+    torch.testing.assert_close(corrected[5:], corrected[:5] * torch.tensor([0.1, 1.0], dtype=torch.float64))
+    table = torch.ones(2, 2)
+    optimizer = make_optimizer(table, recipe)
+    move(optimizer, [0], 0)
+    once = table.clone()
+    optimizer.restart(torch.tensor(5))
+    assert (table[0] < once[0]).all(), "steps that were put off are not forgotten"
+    assert all((value <= 0).all() for value in optimizer.state.values())
 
 
 @pytest.mark.parametrize(("rows", "moves"), [("all", True), ("touched", False)])
 def test_rows_without_a_gradient(rows, moves):
     table = torch.ones(3, 2)
     optimizer = make_optimizer(table, TrainRecipe(rows=rows))
-    optimizer.step(torch.tensor([0, 1]), torch.ones(2, 2), 0.1)
+    move(optimizer, [0, 1], 0)
     before = table[1].clone()
-    optimizer.step(torch.tensor([0]), torch.ones(1, 2), 0.1)
+    move(optimizer, [0], 1)
+    optimizer.settle(torch.tensor(2))
     assert (not torch.equal(table[1], before)) == moves
     assert torch.equal(table[2], torch.ones(2))
 
 
 def test_adagrad_leaves_other_rows_alone():
     table = torch.ones(3, 2)
-    make_optimizer(table, TrainRecipe(optimizer="adagrad")).step(torch.tensor([1]), torch.ones(1, 2), 0.1)
+    move(make_optimizer(table, TrainRecipe(optimizer="adagrad", lr=0.1, schedule="constant")), [1], 0)
     assert torch.equal(table[[0, 2]], torch.ones(2, 2))
     torch.testing.assert_close(table[1], torch.full((2,), 0.9))

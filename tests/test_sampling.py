@@ -3,17 +3,29 @@
 import pytest
 import torch
 
+from pairre.ops.reference import batch as reference
 from pairre.recipe import override
-from pairre.sampling import Sampler
+from pairre.sampling import SIDES, Sampler
 
 CPU = torch.device("cpu")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def draw(sampler, step):
+    return sampler.batch(SIDES[step % 2], torch.tensor(step))
+
+
+def triples(batch):
+    """The positives, [B, 3]."""
+    ends = (batch.anchor, batch.true) if batch.side == "tail" else (batch.true, batch.anchor)
+    return torch.stack([ends[0], batch.relation, ends[1]], 1)
 
 
 def known_by_hand(graph, batch, rows):
     """Which negatives are training triples, the slow way."""
     train = {tuple(t) for t in graph.train.tolist()}
     marked = []
-    for (h, r, t), candidates in zip(batch.triples.tolist(), rows.tolist(), strict=True):
+    for (h, r, t), candidates in zip(triples(batch).tolist(), rows.tolist(), strict=True):
         made = [(c, r, t) if batch.side == "head" else (h, r, c) for c in candidates]
         marked.append([triple in train for triple in made])
     return torch.tensor(marked)
@@ -23,60 +35,92 @@ def known_by_hand(graph, batch, rows):
 def test_negatives_that_are_training_triples_are_marked(graph, quick, share):
     sampler = Sampler(graph, override(quick, [f"sampling.share={share}", "sampling.negatives=30"]), CPU)
     for step in range(4):
-        batch = sampler.batch(step)
+        batch = draw(sampler, step)
         assert batch.side == ("tail", "head")[step % 2]
-        num_sets = -(-len(batch.triples) // (share or len(batch.triples)))
+        num_sets = -(-len(batch.true) // (share or len(batch.true)))
         assert batch.negatives.shape == (num_sets, 30)
-        rows = batch.negatives.repeat_interleave(batch.share, 0)[: len(batch.triples)]
-        assert torch.equal(batch.known, known_by_hand(graph, batch, rows))
-    assert batch.known.any()
+        rows = batch.negatives.repeat_interleave(batch.share, 0)[: len(batch.true)]
+        assert torch.equal(sampler.known_mask(batch), known_by_hand(graph, batch, rows))
+    assert sampler.known_mask(batch).any()
 
 
 def test_all_entities_as_negatives(graph, quick):
     everything = torch.arange(graph.num_entities).expand(32, -1)
-    batch = Sampler(graph, override(quick, ["sampling.negatives=0"]), CPU).batch(1)
-    assert batch.negatives is None
-    assert torch.equal(batch.known, known_by_hand(graph, batch, everything))
-    unfiltered = Sampler(graph, override(quick, ["sampling.negatives=0", "sampling.filter=false"]), CPU).batch(1)
-    assert torch.equal(unfiltered.known.nonzero()[:, 1], unfiltered.true)
+    sampler = Sampler(graph, override(quick, ["sampling.negatives=0"]), CPU)
+    batch = draw(sampler, 1)
+    assert torch.equal(batch.negatives, everything[:1])
+    assert torch.equal(sampler.known_mask(batch), known_by_hand(graph, batch, everything))
+    unfiltered = Sampler(graph, override(quick, ["sampling.negatives=0", "sampling.filter=false"]), CPU)
+    assert torch.equal(unfiltered.known_mask(batch).nonzero()[:, 1], batch.true)
 
 
 def test_without_the_filter_nothing_is_marked(graph, quick):
-    assert Sampler(graph, override(quick, ["sampling.filter=false"]), CPU).batch(0).known is None
+    sampler = Sampler(graph, override(quick, ["sampling.filter=false"]), CPU)
+    assert sampler.known_mask(draw(sampler, 0)) is None
 
 
 def test_a_batch_is_a_function_of_the_step(graph, quick):
     one, two = Sampler(graph, quick, CPU), Sampler(graph, quick, CPU)
     for step in (7, 2, 30, 7):
-        a, b = one.batch(step), two.batch(step)
-        assert torch.equal(a.triples, b.triples)
+        a, b = draw(one, step), draw(two, step)
+        assert torch.equal(triples(a), triples(b))
         assert torch.equal(a.negatives, b.negatives)
-    assert not torch.equal(one.batch(0).negatives, one.batch(2).negatives)
+    assert not torch.equal(draw(one, 0).negatives, draw(one, 2).negatives)
 
 
 def test_an_epoch_shows_each_triple_once_a_side(graph, quick):
     sampler = Sampler(graph, override(quick, ["train.batch=16"]), CPU)
     for side in (0, 1):
-        batches = [sampler.batch(2 * i + side).triples for i in range(sampler.batches_per_epoch)]
+        batches = [triples(draw(sampler, 2 * i + side)) for i in range(len(graph.train) // 16)]
         seen = [tuple(t) for t in torch.cat(batches).tolist()]
         assert len(seen) == len(set(seen)) == len(graph.train) // 16 * 16
         assert set(seen) <= {tuple(t) for t in graph.train.tolist()}
 
 
 def test_weights_are_those_of_the_paper(graph, quick):
-    batch = Sampler(graph, quick, CPU).batch(0)
+    batch = draw(Sampler(graph, quick, CPU), 0)
     train = graph.train.tolist()
     expected = []
-    for h, r, t in batch.triples.tolist():
+    for h, r, t in triples(batch).tolist():
         tails = sum(a == h and b == r for a, b, _ in train)
         heads = sum(b == r and c == t for _, b, c in train)
         expected.append((tails + heads + 6) ** -0.5)
     expected = torch.tensor(expected)
     torch.testing.assert_close(batch.weight, expected / expected.sum())
-    flat = Sampler(graph, override(quick, ["loss.weighting=false"]), CPU).batch(0).weight
+    flat = draw(Sampler(graph, override(quick, ["loss.weighting=false"]), CPU), 0).weight
     torch.testing.assert_close(flat, torch.full((32,), 1 / 32))
 
 
 def test_a_batch_larger_than_train_is_all_of_train(graph, quick):
-    batch = Sampler(graph, override(quick, ["train.batch=100000"]), CPU).batch(0)
-    assert sorted(batch.triples.tolist()) == sorted(graph.train.tolist())
+    batch = draw(Sampler(graph, override(quick, ["train.batch=100000"]), CPU), 0)
+    assert sorted(triples(batch).tolist()) == sorted(graph.train.tolist())
+
+
+def test_every_device_draws_the_same(graph, quick):
+    """The kernels and the plain definition, over three epochs and both sides, whatever the sizes."""
+    gpu = pytest.importorskip("pairre.ops.gpu.batch", reason="triton is not installed")
+    for batch, share in ((16, 0), (7, 1), (300, 40)):
+        recipe = override(quick, [f"train.batch={batch}", f"sampling.share={share}", "sampling.negatives=30"])
+        sampler = Sampler(graph, recipe, CPU)
+        there = Sampler(graph, recipe, torch.device(DEVICE))
+        for step in (0, 1, 2, 3, 2 * (len(graph.train) // batch) + 1, 6 * (len(graph.train) // batch)):
+            side, clock = SIDES[step % 2], torch.tensor(step)
+            column = 2 if side == "tail" else 0
+            a = reference.draw(sampler.plan, column, clock)
+            b = gpu.draw(there.plan, column, clock.to(DEVICE))
+            for one, two in ((a.entities, b.entities), (a.relation, b.relation), (a.weight, b.weight)):
+                assert torch.equal(one, two.cpu())
+            rows = sampler.batch(side, clock).negatives.to(DEVICE)
+            kept, index = b.entities[: sampler.batch_size], there.known.side(side)
+            mask = gpu.known_mask(index, kept, b.relation, rows, sampler.share)
+            assert torch.equal(mask.cpu(), sampler.known_mask(sampler.batch(side, clock)))
+
+
+def test_a_pair_that_never_occurs_has_no_known_member(graph):
+    gpu = pytest.importorskip("pairre.ops.gpu.batch", reason="triton is not installed")
+    index = graph.known_train.to(DEVICE).side("tail")
+    pairs = {(h, r) for h, r, _ in graph.train.tolist()}
+    missing = [(h, r) for h in range(graph.num_entities) for r in range(graph.num_relations) if (h, r) not in pairs]
+    kept, relation = torch.tensor([missing[0], missing[-1]], device=DEVICE).unbind(1)
+    everyone = torch.arange(graph.num_entities, device=DEVICE)[None]
+    assert not gpu.known_mask(index, kept.contiguous(), relation.contiguous(), everyone, 2).any()

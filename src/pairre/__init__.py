@@ -23,7 +23,7 @@ from pairre.graph.statistics import graph_statistics
 from pairre.predict import Prediction, predict
 from pairre.recipe import Recipe, default_recipe, load_recipe
 from pairre.runs import Run, load_run
-from pairre.train import train
+from pairre.train import train, train_seeds
 
 __all__ = [
     "Graph",
@@ -39,4 +39,5 @@ __all__ = [
     "load_run",
     "predict",
     "train",
+    "train_seeds",
 ]

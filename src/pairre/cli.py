@@ -27,7 +27,7 @@ from pairre.graph.statistics import graph_statistics
 from pairre.predict import predict
 from pairre.recipe import keys, load_recipe, recipe_names
 from pairre.runs import Run, load_run
-from pairre.train import TrainingInterruptedError, train
+from pairre.train import TrainingInterruptedError, train, train_seeds
 
 app = typer.Typer(
     name="pairre",
@@ -96,6 +96,9 @@ def train_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue a run that was stopped, killed or cut off.")
     ] = False,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Train so many times, seeds 0, 1, …, into RUN/seed-0, …: on a GPU all at once.")
+    ] = 1,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard.")] = False,
     columns: Columns = None,
     header: Header = None,
@@ -108,6 +111,18 @@ def train_command(
     Ctrl-C saves and stops; the same command with `--resume` goes on, on the CPU to the very bits an unbroken run has.
     """
     loaded = _load(graph, columns, header, delimiter, split, split_seed)
+    if seeds > 1:
+        if tensorboard:
+            raise typer.BadParameter("--tensorboard shows one run: leave out --seeds")
+        runs = train_seeds(
+            loaded, recipe, seeds=range(seeds), overrides=settings or (), out=run, resume=resume, device=device
+        )
+        metrics = {r.path.name: r.path / "metrics.json" for r in runs if r.path}
+        results = {name: json.loads(f.read_text(encoding="utf-8")) for name, f in metrics.items() if f.exists()}
+        if results:
+            out.print(tables.seeds_table(results))
+        _say(f"The runs are in {run}/seed-0 to seed-{seeds - 1}.")
+        return
     trained = train(
         loaded, recipe, overrides=settings or (), out=run, resume=resume, device=device, tensorboard=tensorboard
     )

@@ -1,6 +1,9 @@
-"""Which device computes: picked once, said in words."""
+"""Which device computes: picked once, said in words; and work that is recorded once and replayed."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -24,3 +27,49 @@ def pick_device(name: str = "auto") -> torch.device:
     if device.type == "cuda" and device.index >= there:
         raise DeviceError(f"device '{name}': this machine has {there} CUDA devices; try --device cpu")
     return device
+
+
+class Recorded:
+    """A call without arguments. On a GPU its launches are recorded as a CUDA graph after two plain runs, then replayed.
+
+    So the call must do the same launches on the same memory every time, and must not wait for the device.
+    """
+
+    def __init__(self, call: Callable[[], None], device: torch.device) -> None:
+        self._call, self._plain_runs = call, 2 if device.type == "cuda" else -1
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> None:
+        """Do it."""
+        if self._graph is not None:
+            self._graph.replay()
+        elif self._plain_runs:
+            self._plain_runs -= 1
+            self._call()
+        else:
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self._call()
+            self._graph.replay()
+
+
+class Aside:
+    """Work that a GPU may do beside what follows, until `join`; elsewhere it is done in place."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """What is asked for here starts when all that was asked for before is done."""
+        if self._stream is None:
+            yield
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        with torch.cuda.stream(self._stream):
+            yield
+
+    def join(self) -> None:
+        """What is asked for from here on waits for that work."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)

@@ -1,13 +1,12 @@
 """Filtered ranks → metrics: how a test triple fares among all heads and among all tails.
 
-N triples, B queries at a time, E entities. Scores exist for B queries and a chunk of entities at a time, so memory is
-bounded whatever E is.
+N triples, B queries at a time, E entities.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pairre import ops
 from pairre.errors import GraphError
 from pairre.graph import KnownTriples, Side, Split
 from pairre.graph.index import COLUMN
@@ -27,7 +27,7 @@ Metrics = dict[str, float]
 By = Literal["side", "relation", "category"]
 HITS = (1, 3, 10)
 _SIDES: tuple[Side, Side] = ("head", "tail")
-_SCORES = {"cpu": 1 << 21, "cuda": 1 << 26}  # scores held at a time: what stays in a cache, what fills a GPU
+_QUERIES = {"cpu": 1 << 18, "cuda": 1 << 26}  # features of the queries held at a time
 
 
 @dataclass(frozen=True)
@@ -57,49 +57,39 @@ class Ranks:
 def rank(
     model: Model, triples: Tensor, known: KnownTriples, side: Side, progress: Callable[[int], None] = lambda _: None
 ) -> Ranks:
-    """Rank the true entity on `side` of [N, 3] triples among all entities, other known ones left out."""
+    """Rank the true entity on `side` of [N, 3] triples among all entities, other known ones left out.
+
+    Scores are counted where they arise: nothing of size queries × entities is stored.
+    """
     device = model.entity.device
     triples = triples.to(device, torch.int64)
     known = known.to(device)
-    higher = torch.zeros(len(triples), dtype=torch.int64, device=device)
-    equal = torch.zeros_like(higher)
+    own = triples[:, COLUMN[side]]
+    begin, end, members = known.ranges(triples, side)
+    higher, equal = (torch.zeros(len(triples), dtype=torch.int64, device=device) for _ in range(2))
+    true = torch.empty(len(triples), device=device)
+    size = max(1, _QUERIES[device.type] // model.dim)
+    parts = [slice(start, start + size) for start in range(0, len(triples), size)]
     with torch.no_grad():
-        true = _true_scores(model, triples, side)
+        for part in parts:
+            query = model.queries(triples[part], side)
+            true[part] = ops.true_scores(model.kind, *query, model.entities(own[part]))
         for first, rows in model.candidate_chunks():
-            for part in _batches(len(triples), max(16, _SCORES[device.type] // len(rows))):
-                scores = model.compare(*model.queries(triples[part], side), rows)  # [B, chunk]
-                query, member = known.known(triples[part], side)
-                inside = (member >= first) & (member < first + len(rows))
-                scores[query[inside], member[inside] - first] = -torch.inf
-                own = triples[part, COLUMN[side]] - first
-                here = ((own >= 0) & (own < len(rows))).nonzero()[:, 0]
-                scores[here, own[here]] = -torch.inf
-                higher[part] += torch.count_nonzero(scores > true[part, None], dim=1)
-                equal[part] += torch.count_nonzero(scores == true[part, None], dim=1)
-                progress((part.stop - part.start) * len(rows))
-    num_known = known.count(triples, side)
-    itself = known.contains(triples, side, triples[:, COLUMN[side], None])[:, 0]
-    num_candidates = model.num_entities - num_known + itself.long()
+            for part in parts:
+                query = model.queries(triples[part], side)
+                left_out = (begin[part], end[part], members, own[part])
+                above, ties = ops.count_above(model.kind, *query, rows, true[part], *left_out, first)
+                higher[part] += above
+                equal[part] += ties
+                progress(len(above) * len(rows))
+    itself = known.contains(triples, side, own[:, None])[:, 0]
+    num_candidates = model.num_entities - (end - begin) + itself.long()
     lost = true.isnan()
     if num_lost := int(lost.sum()):
         log.warning("%s of %s true triples score NaN and are ranked last", f"{num_lost:,}", f"{len(triples):,}")
         higher = torch.where(lost, num_candidates - 1, higher)
         equal = torch.where(lost, 0, equal)
     return Ranks(higher.cpu(), equal.cpu(), num_candidates.cpu())
-
-
-def _true_scores(model: Model, triples: Tensor, side: Side) -> Tensor:
-    """Scores [N] of the triples by the same operation that scores all entities, so that equal rows tie exactly."""
-    scores = []
-    for part in _batches(len(triples), 32):
-        rows = model.prepare(model.entity[triples[part, COLUMN[side]]])
-        scores.append(model.compare(*model.queries(triples[part], side), rows).diagonal())
-    return torch.cat(scores) if scores else torch.empty(0, device=triples.device)
-
-
-def _batches(total: int, size: int) -> Iterator[slice]:
-    for start in range(0, total, size):
-        yield slice(start, min(start + size, total))
 
 
 def metrics(ranks: Tensor, num_candidates: Tensor) -> Metrics:

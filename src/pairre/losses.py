@@ -12,30 +12,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pairre import ops
+from pairre.ops.reference.loss import NEVER
 from pairre.recipe import LossRecipe
 
 Loss = Callable[[Tensor, Tensor, Tensor | None, Tensor, LossRecipe], Tensor]
-_NEVER = -1e30  # a score no negative reaches; finite, so that a row of nothing but known triples stays finite
 
 
 def self_adversarial(
     positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe
 ) -> Tensor:
     """½ [−log σ(γ + s) − Σ_i p_i log σ(−γ − s_i)], p = softmax(α s_i) without gradient (Sun et al., ICLR 2019)."""
-    with torch.no_grad():
-        logits = recipe.temperature * negative
-        share = (logits if known is None else logits.masked_fill_(known, _NEVER)).softmax(dim=1)
-        if known is not None:
-            share.masked_fill_(known, 0)
-    true = F.softplus(-recipe.margin - positive)
-    false = (share * F.softplus(recipe.margin + negative)).sum(1)
-    return (weight * (true + false)).sum() / 2
+    kernels = ops.backend(negative.device.type)
+    loss: Tensor = kernels.self_adversarial(positive, negative, known, weight, recipe.margin, recipe.temperature)
+    return loss
 
 
 def cross_entropy(positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, _: LossRecipe) -> Tensor:
     """−log of the positive's share in a softmax over itself and its negatives."""
     if known is not None:
-        negative = negative.masked_fill(known, _NEVER)
+        negative = negative.masked_fill(known, NEVER)
     total = torch.logaddexp(positive, negative.logsumexp(dim=1))
     return (weight * (total - positive)).sum()
 

@@ -1,18 +1,21 @@
 """Optimisers over rows of a table, and learning rates by step.
 
-An optimiser gets the rows a step touched and their gradients. With `rows = "all"` Adam also moves the rows that were
-not touched, as the paper's does; with `rows = "touched"` a step costs the same however large the table is.
+An optimiser owns a table: it reads rows for a step and moves them afterwards. With `rows = "all"` Adam also moves the
+rows that were not touched, as the paper's does, but only when they are next needed; with `rows = "touched"` they stay.
+Either way a step costs the same however large the table is. Everything a step depends on is on the device, the number
+of the step included.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pairre import ops
+from pairre.ops.reference.rows import BETA1, BETA2, wide
 from pairre.recipe import TrainRecipe
 
 
@@ -21,77 +24,114 @@ class RowOptimizer(Protocol):
 
     state: dict[str, Tensor]
 
-    def step(self, ids: Tensor | None, gradient: Tensor, lr: float) -> None:
-        """Move rows `ids` (None: all) against their gradient."""
+    def read(self, ids: Tensor, groups: ops.Groups, clock: Tensor) -> Tensor:
+        """Rows as they are before step `clock`."""
 
-    def restart(self) -> None:
+    def step(self, groups: ops.Groups, gradient: Tensor, clock: Tensor) -> None:
+        """Move rows against their gradient."""
+
+    def settle(self, clock: Tensor) -> None:
+        """Finish what was put off, so that the table can be used."""
+
+    def restart(self, clock: Tensor) -> None:
         """Forget everything."""
 
 
 class Adam:
     """Adam (Kingma & Ba, 2015) over all rows or over the touched ones."""
 
-    def __init__(self, table: Tensor, touched_only: bool) -> None:
-        self.table = table
-        self.touched_only = touched_only
-        self.state = {
-            "mean": torch.zeros_like(table),
-            "square": torch.zeros_like(table),
-            "step": torch.zeros((), dtype=torch.int64),
-        }
+    def __init__(self, table: Tensor, recipe: TrainRecipe) -> None:
+        self.kernels = ops.backend(table.device.type)
+        self.state = {name: torch.zeros(table.shape, device=table.device, dtype=wide(table.dtype)) for name in _MOMENTS}
+        if recipe.rows == "all":
+            self.state["seen"] = torch.full((len(table),), -1, dtype=torch.int32, device=table.device)
+        moments = (self.state[name] for name in _MOMENTS)
+        self.adam = ops.AdamTable(table, *moments, self.state.get("seen"), _rates_of(table, recipe))
 
-    def step(self, ids: Tensor | None, gradient: Tensor, lr: float) -> None:
+    def read(self, ids: Tensor, groups: ops.Groups, clock: Tensor) -> Tensor:
+        """Rows, caught up."""
+        rows: Tensor = self.kernels.read_adam(self.adam, ids, groups, clock)
+        return rows
+
+    def step(self, groups: ops.Groups, gradient: Tensor, clock: Tensor) -> None:
         """Move rows; the step count for the bias correction is the table's, not a row's."""
-        self.state["step"] += 1
-        step = ops.AdamStep(lr, int(self.state["step"]), dense=not self.touched_only)
-        adam_rows = ops.backend(self.table.device.type).adam_rows
-        adam_rows(self.table, self.state["mean"], self.state["square"], ids, gradient, step)
+        self.kernels.adam_rows(self.adam, groups, gradient, clock)
 
-    def restart(self) -> None:
+    def settle(self, clock: Tensor) -> None:
+        """Have all rows catch up."""
+        self.kernels.settle(self.adam, clock)
+
+    def restart(self, clock: Tensor) -> None:
         """Start afresh."""
-        for tensor in self.state.values():
-            tensor.zero_()
+        self.settle(clock)
+        for name, tensor in self.state.items():
+            tensor.fill_(-1 if name == "seen" else 0)
 
 
 class Adagrad:
     """Row-wise Adagrad: one accumulator a row; rows without a gradient stay as they are either way."""
 
-    def __init__(self, table: Tensor) -> None:
+    def __init__(self, table: Tensor, recipe: TrainRecipe) -> None:
+        self.kernels = ops.backend(table.device.type)
         self.table = table
-        self.state = {"square": torch.zeros(len(table), dtype=table.dtype, device=table.device)}
+        self.state = {"square": torch.zeros(len(table), dtype=wide(table.dtype), device=table.device)}
+        self.rates = _rates_of(table, recipe)
 
-    def step(self, ids: Tensor | None, gradient: Tensor, lr: float) -> None:
+    def read(self, ids: Tensor, groups: ops.Groups, clock: Tensor) -> Tensor:
+        """Rows as they are stored."""
+        rows: Tensor = self.kernels.read_rows(self.table, ids)
+        return rows
+
+    def step(self, groups: ops.Groups, gradient: Tensor, clock: Tensor) -> None:
         """Move rows."""
-        ops.backend(self.table.device.type).adagrad_rows(
-            self.table, self.state["square"], ids, gradient, lr=lr, eps=1e-10
-        )
+        self.kernels.adagrad_rows(self.table, self.state["square"], self.rates, groups, gradient, clock)
 
-    def restart(self) -> None:
+    def settle(self, clock: Tensor) -> None:
+        """Nothing is put off."""
+
+    def restart(self, clock: Tensor) -> None:
         """Start afresh."""
         self.state["square"].zero_()
 
 
+_MOMENTS = ("mean", "square")
+
+
+def _rates_of(table: Tensor, recipe: TrainRecipe) -> Tensor:
+    return rates(recipe).to(table.device, wide(table.dtype))
+
+
 def make_optimizer(table: Tensor, recipe: TrainRecipe) -> RowOptimizer:
     """The optimiser of one table."""
-    if recipe.optimizer == "adagrad":
-        return Adagrad(table)
-    return Adam(table, touched_only=recipe.rows == "touched")
+    return Adagrad(table, recipe) if recipe.optimizer == "adagrad" else Adam(table, recipe)
 
 
-def learning_rate(recipe: TrainRecipe, step: int) -> float:
-    """The rate of step number `step`, from 0."""
-    warm = min(1.0, (step + 1) / recipe.warmup) if recipe.warmup else 1.0
+def learning_rates(recipe: TrainRecipe) -> np.ndarray:
+    """The rate of every step."""
+    step = np.arange(recipe.steps)
+    warm = np.minimum(1.0, (step + 1) / recipe.warmup) if recipe.warmup else 1.0
     done = step / recipe.steps
     match recipe.schedule:
         case "step":
-            factor = 1.0 if step < restart_step(recipe) else 0.1
+            factor = np.where(step < restart_step(recipe), 1.0, 0.1)
         case "linear":
             factor = 1 - done
         case "cosine":
-            factor = (1 + math.cos(math.pi * done)) / 2
+            factor = (1 + np.cos(np.pi * done)) / 2
         case _:
-            factor = 1.0
-    return recipe.lr * warm * factor
+            factor = np.ones(recipe.steps)
+    return np.asarray(recipe.lr * warm * factor)
+
+
+def rates(recipe: TrainRecipe) -> Tensor:
+    """What an optimiser needs of every step, [steps, 2]: the rate and, for Adam, its bias corrections."""
+    rate = learning_rates(recipe)
+    if recipe.optimizer == "adagrad":
+        return torch.from_numpy(np.stack([rate, np.ones_like(rate)], 1))
+    number = 1 + np.arange(recipe.steps)
+    if recipe.schedule == "step":
+        number = np.where(number > restart_step(recipe), number - restart_step(recipe), number)
+    return torch.from_numpy(np.stack([rate / (1 - BETA1**number), (1 - BETA2**number) ** -0.5], 1))
 
 
 def restart_step(recipe: TrainRecipe) -> int:

@@ -1,17 +1,77 @@
 """Random numbers as a function of (seed, purpose, counter).
 
-Nothing has to be stored, and a resumed run draws what an unbroken one would have drawn.
+Nothing has to be stored, a resumed run draws what an unbroken one would have drawn, and every device draws the same:
+`bits` is SplitMix64 (Steele et al., 2014) with random access, in plain integer arithmetic.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 
 import torch
+from torch import Tensor
+
+GOLDEN, MIX1, MIX2 = -7046029254386353131, -4658895280553007687, -7723592293110705685  # as signed 64-bit integers
+ROUNDS = 4  # of `permute`
 
 
-def generator(seed: int, *purpose: str | int, device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator that depends on its arguments alone."""
+def key(seed: int, *purpose: str | int) -> int:
+    """The stream of a purpose, as a signed 64-bit integer."""
     text = "/".join(str(part) for part in (seed, *purpose))
-    digest = hashlib.blake2b(text.encode(), digest_size=4).digest()
-    return torch.Generator(device).manual_seed(int.from_bytes(digest))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), signed=True)
+
+
+def generator(seed: int, *purpose: str | int) -> torch.Generator:
+    """PyTorch's own generator on the CPU, for what happens once."""
+    return torch.Generator().manual_seed(key(seed, *purpose) & 0xFFFFFFFF)
+
+
+def _shift(x: Tensor, by: int) -> Tensor:
+    """Logical shift to the right."""
+    return (x >> by) & ((1 << (64 - by)) - 1)
+
+
+def bits(stream: int | Tensor, counter: Tensor) -> Tensor:
+    """64 random bits for each int64 counter."""
+    x = stream + (counter + 1) * GOLDEN
+    x = (x ^ _shift(x, 30)) * MIX1
+    x = (x ^ _shift(x, 27)) * MIX2
+    return x ^ _shift(x, 31)
+
+
+def integers(stream: int | Tensor, counter: Tensor, below: int) -> Tensor:
+    """A number in [0, below) for each counter."""
+    return _shift(bits(stream, counter), 1) % below
+
+
+def uniform(stream: int, counter: Tensor) -> Tensor:
+    """A float32 in [0, 1) for each counter, a multiple of 2⁻²⁴."""
+    return _shift(bits(stream, counter), 40).float() * 2**-24
+
+
+def grid(size: int) -> tuple[int, int]:
+    """Rows and columns of the smallest nearly square grid that holds `size` places."""
+    rows = max(1, math.isqrt(size))
+    return rows, -(-size // rows)
+
+
+def permute(stream: int | Tensor, position: Tensor, size: int) -> Tensor:
+    """Where each position in [0, size) goes in a random order of them all: a bijection that is stored nowhere.
+
+    Positions are places (row, column) of a grid; each round shifts rows by a random function of the column, then
+    columns by one of the row. Whoever lands on a place past the end is shifted again.
+    """
+    rows, columns = grid(size)
+
+    def shift(place: Tensor) -> Tensor:
+        row, column = place // columns, place % columns
+        for i in range(ROUNDS):
+            row = (row + integers(stream, 2 * i + 2 * ROUNDS * column, rows)) % rows
+            column = (column + integers(stream, 2 * i + 1 + 2 * ROUNDS * row, columns)) % columns
+        return row * columns + column
+
+    place = shift(position)
+    while bool((outside := place >= size).any()):
+        place = torch.where(outside, shift(place), place)
+    return place

@@ -29,6 +29,9 @@ class ModelRecipe:
 
     name: str = _key("pairre", "the score function; `pairre` is the only one so far")
     dim: int = _key(200, "features of an entity vector", low=1)
+    storage: Literal["float32", "float16", "bfloat16"] = _key(
+        "float32", "how the entity table is kept; half precision halves it, and is rounded at random after each step"
+    )
     init_range: float = _key(0.0, "tables start uniform in ± this; 0 means (loss.margin + 2) / model.dim", low=0)
 
 

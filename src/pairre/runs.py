@@ -78,9 +78,11 @@ def load_run(path: str | Path, device: str = "auto") -> Run:
 
 def build_model(graph: Graph, recipe: Recipe, device: torch.device) -> Model:
     """The model of a recipe with its initial weights."""
-    model = model_class(recipe.model.name)(graph.num_entities, graph.num_relations, recipe.model.dim)
+    with device:
+        settings = recipe.model
+        model = model_class(settings.name)(graph.num_entities, graph.num_relations, settings.dim, settings.storage)
     model.initialise(recipe.init_range, recipe.train.seed)
-    return model.to(device)
+    return model
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """Positives → candidates: which triples a step sees, which side it corrupts, with what, and what must not count.
 
-B positives a step, K negatives of each, S sets of negatives, E entities. Everything is a function of (seed, step).
+B positives a step, K negatives of each, S sets of negatives, E entities. Everything is a function of (seed, step), the
+same on every device.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pairre import ops
 from pairre.graph import Graph, Side
 from pairre.graph.index import COLUMN, KnownTriples
-from pairre.randomness import generator
+from pairre.ops.reference.batch import Plan
+from pairre.randomness import key
 from pairre.recipe import Recipe
 
 SIDES: tuple[Side, Side] = ("tail", "head")
@@ -22,84 +25,60 @@ SIDES: tuple[Side, Side] = ("tail", "head")
 class Batch:
     """What one step learns from."""
 
-    triples: Tensor  # [B, 3] int64
+    anchor: Tensor  # [B] int64: the entity that is kept
+    true: Tensor  # [B] int64: the entity that the negatives replace
+    relation: Tensor  # [B] int64
     weight: Tensor  # [B], sums to 1
     side: Side  # the side that is corrupted
-    negatives: Tensor | None  # [S, K] entities, one row for each set; None: all entities
+    negatives: Tensor  # [S, K] entities, one row for each set
     share: int  # consecutive positives that share a set
-    known: Tensor | None  # [B, K] bool: negatives that are training triples
-
-    @property
-    def anchor(self) -> Tensor:
-        """The entity that is kept."""
-        return self.triples[:, 0 if self.side == "tail" else 2]
-
-    @property
-    def true(self) -> Tensor:
-        """The entity that the negatives replace."""
-        return self.triples[:, COLUMN[self.side]]
 
 
 class Sampler:
     """Draws the batch of any step, given its number alone."""
 
     def __init__(self, graph: Graph, recipe: Recipe, device: torch.device) -> None:
-        self.recipe = recipe
-        self.device = device
-        self.num_entities = graph.num_entities
-        self.train = graph.train.to(device)
+        self.filter = recipe.sampling.filter
+        self.kernels = ops.backend(device.type)
         self.batch_size = min(recipe.train.batch, len(graph.train))
-        self.batches_per_epoch = len(graph.train) // self.batch_size
+        self.share = recipe.sampling.share or self.batch_size
+        self.num_negatives = recipe.sampling.negatives  # 0: all entities
         self.known: KnownTriples = graph.known_train.to(device)
-        self.weight = self._weights(graph).to(device)
-        self._order: dict[Side, tuple[int, Tensor]] = {}
+        if self.num_negatives == 0:
+            self.share = self.batch_size
+            self.everyone = torch.arange(graph.num_entities, device=device)[None]
+        num_sets = -(-self.batch_size // self.share)
+        triples = graph.train.to(device)
+        self.plan = Plan(
+            triples=triples,
+            weight=self._weights(triples) if recipe.loss.weighting else torch.ones(len(triples), device=device),
+            batch=self.batch_size,
+            num_negatives=num_sets * self.num_negatives,
+            num_entities=graph.num_entities,
+            order=key(recipe.train.seed, "order"),
+            negatives=key(recipe.train.seed, "negatives"),
+        )
 
-    def _weights(self, graph: Graph) -> Tensor:
+    def _weights(self, triples: Tensor) -> Tensor:
         """1 / sqrt(#(h, r, ·) + #(·, r, t) + 6) for each training triple."""
-        if not self.recipe.loss.weighting:
-            return torch.ones(len(graph.train))
-        known = graph.known_train
-        count = known.count(graph.train, "tail") + known.count(graph.train, "head")
-        return (count + 6).float().rsqrt()
+        parts = []
+        for part in triples.split(1 << 24):
+            count = self.known.count(part, "tail") + self.known.count(part, "head")
+            parts.append((count + 6).float().rsqrt())
+        return torch.cat(parts)
 
-    def batch(self, step: int) -> Batch:
-        """Batch number `step`, from 0: tails and heads are corrupted in turn, each side with its own epochs."""
-        side = SIDES[step % 2]
-        epoch, position = divmod(step // 2, self.batches_per_epoch)
-        chosen = self._epoch_order(side, epoch)[position * self.batch_size : (position + 1) * self.batch_size]
-        triples = self.train[chosen].long()
-        weight = self.weight[chosen]
-        share = self.recipe.sampling.share or self.batch_size
-        negatives = self._negatives(step, share)
-        known = self._known(triples, side, negatives, share)
-        return Batch(triples, weight / weight.sum(), side, negatives, share, known)
+    def batch(self, side: Side, clock: Tensor) -> Batch:
+        """The batch of step `clock`, which corrupts `side`: tails on even steps, heads on odd ones."""
+        drawn = self.kernels.draw(self.plan, COLUMN[side], clock)
+        anchor, true, negatives = drawn.entities.split([self.batch_size, self.batch_size, self.plan.num_negatives])
+        candidates = negatives.view(-1, self.num_negatives) if self.num_negatives else self.everyone
+        weight = drawn.weight / drawn.weight.sum()
+        return Batch(anchor, true, drawn.relation, weight, side, candidates, self.share)
 
-    def _epoch_order(self, side: Side, epoch: int) -> Tensor:
-        """The order of the training triples in one pass; what does not fill a last batch waits for the next pass."""
-        if self._order.get(side, (-1,))[0] != epoch:
-            random = generator(self.recipe.train.seed, "order", side, epoch, device=self.device)
-            order = torch.randperm(len(self.train), generator=random, device=self.device)
-            self._order[side] = (epoch, order)
-        return self._order[side][1]
-
-    def _negatives(self, step: int, share: int) -> Tensor | None:
-        num_negatives = self.recipe.sampling.negatives
-        if num_negatives == 0:
-            return None
-        num_sets = -(-self.batch_size // share)
-        random = generator(self.recipe.train.seed, "negatives", step, device=self.device)
-        size = (num_sets, num_negatives)
-        return torch.randint(self.num_entities, size, generator=random, device=self.device)
-
-    def _known(self, triples: Tensor, side: Side, negatives: Tensor | None, share: int) -> Tensor | None:
-        """Which negatives are training triples. Among all entities, the positive itself is one of them."""
-        if negatives is None:
-            known = torch.zeros(len(triples), self.num_entities, dtype=torch.bool, device=self.device)
-            if self.recipe.sampling.filter:
-                known[self.known.known(triples, side)] = True
-            known.scatter_(1, triples[:, COLUMN[side], None], True)
-            return known
-        if not self.recipe.sampling.filter:
-            return None
-        candidates = negatives[0] if len(negatives) == 1 else negatives.repeat_interleave(share, 0)[: len(triples)]
-        return self.known.contains(triples, side, candidates)
+    def known_mask(self, batch: Batch) -> Tensor | None:
+        """Which negatives [B, K] must not count: training triples, and among all entities the positive itself."""
+        if self.filter:
+            index = self.known.side(batch.side)
+            mask: Tensor = self.kernels.known_mask(index, batch.anchor, batch.relation, batch.negatives, batch.share)
+            return mask
+        return batch.negatives == batch.true[:, None] if self.num_negatives == 0 else None

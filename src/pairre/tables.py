@@ -1,7 +1,8 @@
-"""Results as tables for a terminal: layout only, no computation."""
+"""Results as tables for a terminal: layout, and no computation beyond a mean."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import Field
 from typing import Any
@@ -54,6 +55,18 @@ def metrics_table(result: dict[str, Any]) -> Table:
     return table
 
 
+def seeds_table(results: dict[str, dict[str, Any]]) -> Table:
+    """Both sides of several runs on one graph, with mean and standard deviation."""
+    one = next(iter(results.values()))
+    table = _table(f"{one['graph']}, {one['split']}, filtered: {len(results)} seeds", [""], _METRICS.values())
+    for name, result in results.items():
+        table.add_row(name, *_cells(result["both"]))
+    values = {name: [result["both"][name] for result in results.values()] for name in _METRICS}
+    table.add_row("mean", *_cells({name: statistics.mean(v) for name, v in values.items()}), style="bold")
+    table.add_row("std", *_cells({name: statistics.stdev(v) for name, v in values.items()}), style="bold")
+    return table
+
+
 def evaluation_tables(result: dict[str, Any]) -> list[Table]:
     """The metrics, and a breakdown where there is one."""
     shown = [metrics_table(result)]
@@ -79,9 +92,8 @@ def predictions_table(answers: Sequence[Prediction]) -> Table:
     return table
 
 
-def statistics_tables(statistics: GraphStatistics, most: int = 10) -> list[Table]:
+def statistics_tables(s: GraphStatistics, most: int = 10) -> list[Table]:
     """Sizes and faults, categories, the most frequent relations."""
-    s = statistics
     title = f"{s.name}: {s.num_entities:,} entities, {s.num_relations:,} relations"
     sizes = _table(title, [""], s.num_triples)
     for name, values in (

@@ -1,32 +1,28 @@
-"""The loop: one visible step, validation, checkpoints, and what happens when it is interrupted."""
+"""Training from settings to a run: the loop around the steps, validation, checkpoints, interruption, several seeds."""
 
 from __future__ import annotations
 
 import logging
-import math
 import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.device import pick_device
 from pairre.display import Display, make_display
-from pairre.errors import GraphError, PairREError, RunError, TrainingError
+from pairre.errors import GraphError, PairREError, RecipeError, RunError
 from pairre.evaluate import evaluate, evaluate_triples, summarise
 from pairre.graph import Graph, Split, load_graph
-from pairre.losses import LOSSES
-from pairre.optim import learning_rate, make_optimizer, restart_step
 from pairre.randomness import generator
 from pairre.recipe import Recipe, resolve
-from pairre.runs import Progress, Run, RunFolder, build_model
-from pairre.sampling import Batch, Sampler
+from pairre.runs import Run, RunFolder
+from pairre.trainer import Trainer
 
 log = logging.getLogger("pairre")
 _FINAL: tuple[Split, Split] = ("test", "valid")  # the first that is there is ranked when training ends
@@ -38,107 +34,6 @@ class TrainingInterruptedError(PairREError):
     def __init__(self, step: int, path: Path, signum: int) -> None:
         super().__init__(f"stopped at step {step:,}; {path} is saved: the same command with --resume continues")
         self.exit_code = 128 + signum
-
-
-class Rows:
-    """The rows of a table that a step touches, as a leaf for the gradient; where any of `wanted` is None, all rows."""
-
-    def __init__(self, table: Tensor, *wanted: Tensor | None) -> None:
-        some = [ids.flatten() for ids in wanted if ids is not None]
-        self.ids = torch.unique(torch.cat(some)) if len(some) == len(wanted) else None
-        self.values = table.detach().requires_grad_()
-        if self.ids is not None:
-            self.values = F.embedding(self.ids, table.detach()).requires_grad_()
-            self._place = torch.empty(len(table), dtype=torch.int64, device=table.device)  # written where it is read
-            self._place[self.ids] = torch.arange(len(self.ids), device=table.device)
-
-    def local(self, ids: Tensor) -> Tensor:
-        """Positions of ids among the rows."""
-        return ids if self.ids is None else self._place[ids]
-
-    @property
-    def gradient(self) -> Tensor:
-        """What the loss says about the rows."""
-        return torch.zeros_like(self.values) if self.values.grad is None else self.values.grad
-
-
-class Trainer:
-    """Model, sampler and optimisers at some step."""
-
-    def __init__(self, graph: Graph, recipe: Recipe, device: torch.device) -> None:
-        self.graph, self.recipe = graph, recipe
-        self.model = build_model(graph, recipe, device)
-        self.sampler = Sampler(graph, recipe, device)
-        self.optimizers = {n: make_optimizer(p.detach(), recipe.train) for n, p in self.model.named_parameters()}
-        self.progress = Progress()
-
-    def step(self) -> float:
-        """One step: batch → rows → scores → loss → gradients → rows moved. Returns the loss."""
-        number = self.progress.step
-        if self.recipe.train.schedule == "step" and number == restart_step(self.recipe.train):
-            for optimizer in self.optimizers.values():
-                optimizer.restart()
-        batch = self.sampler.batch(number)
-        entity = Rows(self.model.entity, batch.anchor, batch.true, batch.negatives)
-        relation = Rows(self.model.relation, batch.triples[:, 1])
-        loss = self.loss(batch, entity, relation)
-        value = loss.item()
-        if not math.isfinite(value):
-            raise TrainingError(
-                f"the loss became {value} at step {number + 1:,}; the last good state is kept: "
-                "try a smaller train.lr or a larger train.warmup"
-            )
-        torch.autograd.backward(loss)
-        lr = learning_rate(self.recipe.train, number)
-        for name, rows in (("entity", entity), ("relation", relation)):
-            self.optimizers[name].step(rows.ids, rows.gradient, lr)
-        self.progress.step += 1
-        return value
-
-    def loss(self, batch: Batch, entity: Rows, relation: Rows) -> Tensor:
-        """The loss of a batch, from the rows it touches."""
-        compare = self.model.compare
-        prepared = self.model.prepare(entity.values)
-        relation_rows = F.embedding(relation.local(batch.triples[:, 1]), relation.values)
-        true = entity.local(batch.true)
-        q, w = self.model.query(batch.side, F.embedding(entity.local(batch.anchor), prepared), relation_rows)
-        positive = compare(q, w, prepared, true[:, None])[:, 0]
-        if batch.negatives is None:
-            negative = compare(q, w, prepared)
-        elif batch.share == 1:
-            negative = compare(q, w, prepared, entity.local(batch.negatives))
-        else:
-            sets = F.embedding(entity.local(batch.negatives), prepared)
-            chunks = zip(torch.split(q, batch.share), torch.split(w, batch.share), sets, strict=True)
-            negative = torch.cat([compare(*chunk) for chunk in chunks])
-        loss = LOSSES[self.recipe.loss.name](positive, negative, batch.known, batch.weight, self.recipe.loss)
-        return loss + self.penalty(batch, entity, relation_rows)
-
-    def penalty(self, batch: Batch, entity: Rows, relation_rows: Tensor) -> Tensor | float:
-        """The regulariser: weight × mean over the batch of Σ |x|² (l2) or Σ |x|³ (n3) of its triples' parameters."""
-        regularizer = self.recipe.regularizer
-        if regularizer.name == "none" or regularizer.weight == 0:
-            return 0.0
-        power = 2 if regularizer.name == "l2" else 3
-        ends = [F.embedding(entity.local(ids), entity.values) for ids in (batch.anchor, batch.true)]
-        total = torch.stack([rows.abs().pow(power).sum() for rows in (*ends, relation_rows)]).sum()
-        return regularizer.weight * total / len(batch.triples)
-
-    def check_finite(self) -> None:
-        """Refuse to let weights be stored that are good for nothing."""
-        for name, table in self.model.named_parameters():
-            if not bool(table.isfinite().all()):
-                raise TrainingError(
-                    f"the {name} weights are not finite at step {self.progress.step:,}; the last good state is kept: "
-                    "try a smaller train.lr or a larger train.warmup"
-                )
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything a checkpoint holds: weights and optimiser state, by name."""
-        named = {f"model.{name}": value for name, value in self.model.state_dict().items()}
-        for table, optimizer in self.optimizers.items():
-            named |= {f"optimizer.{table}.{name}": value for name, value in optimizer.state.items()}
-        return named
 
 
 def train(
@@ -157,34 +52,125 @@ def train(
     Without a recipe, settings are picked from the size of the graph. With `out`, the run is kept in that folder as it
     goes and `resume=True` continues it; without, it stays in memory until `run.save(...)`.
     """
+    graph = _graph(graph)
+    chosen = pick_device(device)
+    path = None if out is None else Path(out)
+    session = Session(graph, recipe, overrides, path, resume, chosen, progress, tensorboard)
+    return _drive([session], chosen)[0]
+
+
+def train_seeds(
+    graph: Graph | str | Path,
+    recipe: Recipe | str | Path | None = None,
+    *,
+    seeds: Iterable[int],
+    overrides: Iterable[str] = (),
+    out: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    progress: bool = True,
+) -> list[Run]:
+    """Train once for each seed and return the runs; with `out`, each has its folder `seed-N` there.
+
+    On a GPU all train at once, so that a small graph fills it; each ends as it would have ended alone. `resume=True`
+    continues those that were begun.
+    """
+    graph = _graph(graph)
+    chosen = pick_device(device)
+    overrides, numbers = list(overrides), list(dict.fromkeys(seeds))
+    if not numbers:
+        raise RecipeError("seeds: name at least one")
+    sessions = []
+    for seed in numbers:
+        path = None if out is None else Path(out) / f"seed-{seed}"
+        begun = resume and path is not None and path.exists()
+        settings = [*overrides, f"train.seed={seed}"]
+        sessions.append(Session(graph, recipe, settings, path, begun, chosen, progress and seed == numbers[0], False))
+    return _drive(sessions, chosen)
+
+
+def _graph(graph: Graph | str | Path) -> Graph:
     graph = graph if isinstance(graph, Graph) else load_graph(graph)
     if len(graph.train) == 0:
         raise GraphError(f"{graph.name}: train is empty")
-    chosen = pick_device(device)
-    path = None if out is None else Path(out)
-    folder = _existing_folder(path) if resume else None
-    resolved = resolve(graph, recipe or (folder.recipe() if folder else None), overrides)
-    if folder:
-        folder.check_same(graph, resolved)
-    elif path is not None:
-        RunFolder.check_free(path)
-    # Both of these refuse what cannot be done before a folder is made.
-    trainer = Trainer(graph, resolved, chosen)
-    display = make_display(graph, resolved, chosen, path if tensorboard else None, progress)
-    if path is not None and folder is None:
-        folder = RunFolder.create(path, graph, resolved)
-    with folder.locked() if folder else nullcontext():
-        loop = Loop(trainer, folder, display)
-        loop.prepare(resume)
-        with display:
-            loop.run()
-            model = trainer.model.requires_grad_(False)
-            run = Run(graph, resolved, model, loop.history, path)
-            final = [split for split in _FINAL if len(graph.split(split))]
-            if folder and final:
-                display.say(f"ranking the {final[0]} split")
-                folder.save_metrics(evaluate(run, final[0]))
-    return run
+    return graph
+
+
+def _drive(sessions: list[Session], device: torch.device) -> list[Run]:
+    """Run sessions to their end: in turns on a GPU, where their work overlaps, else one after the other."""
+    streams: list[Any] = [nullcontext() for _ in sessions]
+    if device.type == "cuda" and len(sessions) > 1:
+        torch.cuda.synchronize(device)  # what they share was made by the default stream
+        streams = [torch.cuda.stream(torch.cuda.Stream(device)) for _ in sessions]
+    stopped: list[TrainingInterruptedError] = []
+    with ExitStack() as stack:
+        stop = stack.enter_context(_interruptions(any(s.folder for s in sessions)))
+        for session in sessions:
+            stack.enter_context(session)
+        waiting = [(session.run(stop), stream) for session, stream in zip(sessions, streams, strict=True)]
+        while waiting:
+            for steps, stream in list(waiting) if device.type == "cuda" else waiting[:1]:
+                try:
+                    with stream:
+                        next(steps)
+                except StopIteration:
+                    waiting.remove((steps, stream))
+                except TrainingInterruptedError as error:  # the others save their state, too
+                    waiting.remove((steps, stream))
+                    stopped.append(error)
+        if stopped:
+            raise stopped[0]
+    return [session.result for session in sessions]
+
+
+class Session:
+    """One run from its settings to its metrics: the folder with its lock, the display, the loop."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        recipe: Recipe | str | Path | None,
+        overrides: Iterable[str],
+        path: Path | None,
+        resume: bool,
+        device: torch.device,
+        progress: bool,
+        tensorboard: bool,
+    ) -> None:
+        self.graph, self.path, self.resume = graph, path, resume
+        self.folder = _existing_folder(path) if resume else None
+        self.recipe = resolve(graph, recipe or (self.folder.recipe() if self.folder else None), overrides)
+        if self.folder:
+            self.folder.check_same(graph, self.recipe)
+        elif path is not None:
+            RunFolder.check_free(path)
+        # Both of these refuse what cannot be done before a folder is made.
+        self.trainer = Trainer(graph, self.recipe, device)
+        self.display = make_display(graph, self.recipe, device, path if tensorboard else None, progress)
+        if path is not None and self.folder is None:
+            self.folder = RunFolder.create(path, graph, self.recipe)
+
+    def __enter__(self) -> Self:
+        self._open = ExitStack()
+        if self.folder:
+            self._open.enter_context(self.folder.locked())
+        self.loop = Loop(self.trainer, self.folder, self.display)
+        self.loop.prepare(self.resume)
+        self._open.enter_context(self.display)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
+
+    def run(self, stop: list[int]) -> Iterator[None]:
+        """Everything until the result is there; gives way after every step."""
+        yield from self.loop.run(stop)
+        model = self.trainer.model.requires_grad_(False)
+        self.result = Run(self.graph, self.recipe, model, self.loop.history, self.path)
+        final = [split for split in _FINAL if len(self.graph.split(split))]
+        if self.folder and final:
+            self.display.say(f"ranking the {final[0]} split")
+            self.folder.save_metrics(evaluate(self.result, final[0]))
 
 
 def _existing_folder(path: Path | None) -> RunFolder:
@@ -220,20 +206,21 @@ class Loop:
         if resume and (self.folder.path / "checkpoint.safetensors").exists():
             tensors, progress = self.folder.load_checkpoint()
             self.folder.put(tensors, self.trainer.tensors(), "checkpoint.safetensors")
-            self.progress = self.trainer.progress = progress
+            self.trainer.start(progress)
+            self.progress = progress
             self.folder.cut_log(self.progress.step)
             self.history = self.folder.read_log()
         else:
             self.checkpoint()
 
-    def run(self) -> None:
-        """Train to the end, then leave the best weights in the model."""
+    def run(self, stop: list[int]) -> Iterator[None]:
+        """Train to the end, then leave the best weights in the model; a signal in `stop` ends it early."""
         if self.progress.step:
             self.display.resumed(self.progress.step)
         if len(self.valid) == 0:
             log.warning("%s has no valid split: no early stopping, the last weights are kept", self.trainer.graph.name)
-        with _interruptions(self.folder is not None) as stop:
-            self._steps(stop)
+        yield from self._steps(stop)
+        self.trainer.settle()
         if self.folder:
             self.checkpoint()
             if len(self.valid) == 0:
@@ -242,18 +229,19 @@ class Loop:
         elif self._best:
             self.trainer.model.load_state_dict(self._best)
 
-    def _steps(self, stop: list[int]) -> None:
+    def _steps(self, stop: list[int]) -> Iterator[None]:
         settings = self.recipe.train
         before, started, last_checkpoint = self.progress.seconds, time.monotonic(), time.monotonic()
-        total, since, since_time = 0.0, self.progress.step, started
+        since, since_time = self.progress.step, started
         while self.progress.step < settings.steps and not self._out_of_patience():
-            total += self.trainer.step()
+            self.trainer.step()
             step, now = self.progress.step, time.monotonic()
             self.progress.seconds = before + now - started
             if step % self.report_every == 0 or step == settings.steps:
+                loss, now = self.trainer.mean_loss(step - since), time.monotonic()
                 rate = (step - since) * self.trainer.sampler.batch_size / max(now - since_time, 1e-9)
-                self._log({"step": step, "loss": total / (step - since), "triples_per_second": round(rate)})
-                total, since, since_time = 0.0, step, now
+                self._log({"step": step, "loss": loss, "triples_per_second": round(rate)})
+                since, since_time = step, now
             if len(self.valid) and (step % self.recipe.validate_every == 0 or step == settings.steps):
                 self.validate()
                 since_time += time.monotonic() - now
@@ -262,6 +250,7 @@ class Loop:
                 last_checkpoint = time.monotonic()
                 if stop:
                     raise TrainingInterruptedError(step, self.folder.path, stop[0])
+            yield
 
     def _out_of_patience(self) -> bool:
         patience = self.recipe.train.patience
@@ -269,6 +258,7 @@ class Loop:
 
     def validate(self) -> None:
         """Rank the validation triples; keep the weights if they are the best so far."""
+        self.trainer.settle()
         self.trainer.check_finite()
         ranks = evaluate_triples(self.trainer.model, self.valid, self.trainer.graph.known)
         both = summarise(ranks)["both"]

@@ -13,7 +13,6 @@ bits on any graph.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numba
@@ -41,30 +40,23 @@ class SideIndex:
 
     @classmethod
     def build(cls, triples: Tensor, side: Side, num_entities: int, num_relations: int) -> SideIndex:
-        """Index [N, 3] triples; repeated ones count once."""
+        """Index [N, 3] triples where they are; repeated ones count once."""
         sizes = (num_entities, num_relations, num_entities)
         first, second = _PAIR[side]
-        array = triples.cpu().numpy()
-        pair = array[:, first].astype(np.int64) * sizes[second] + array[:, second]
-        member = array[:, COLUMN[side]]
         num_members = sizes[COLUMN[side]]
+        pair = triples[:, first].long() * sizes[second] + triples[:, second]
+        member = triples[:, COLUMN[side]]
         if sizes[first] * sizes[second] * num_members < 2**63:
-            key = np.sort(pair * num_members + member)
-            pair, member = key // num_members, (key % num_members).astype(np.int32)
+            key = _sorted(pair * num_members + member)
+            pair, member = key // num_members, (key % num_members).int()
         else:
-            order = np.lexsort((member, pair))
-            pair, member = pair[order], member[order].astype(np.int32)
-        new_pair = np.diff(pair, prepend=-1) != 0
-        kept = new_pair | (np.diff(member, prepend=-1) != 0)
+            pair, member = _sorted_by_both(pair, member.int())
+        new_pair = _differs(pair)
+        kept = new_pair | _differs(member)
         pair, member, new_pair = pair[kept], member[kept], new_pair[kept]
-        starts = np.flatnonzero(new_pair)
-        return cls(
-            pair_keys=torch.from_numpy(pair[starts]),
-            offsets=torch.from_numpy(np.append(starts, len(pair)).astype(np.int64)),
-            members=torch.from_numpy(member),
-            num_second=sizes[second],
-            num_members=num_members,
-        )
+        starts = new_pair.nonzero()[:, 0]
+        end = torch.tensor([len(pair)], device=pair.device)
+        return cls(pair[starts], torch.cat([starts, end]), member, sizes[second], num_members)
 
     def to(self, device: torch.device | str) -> SideIndex:
         """Return the same index on a device."""
@@ -113,19 +105,38 @@ class SideIndex:
         return torch.from_numpy(out)
 
     def _search_all(self, begin: Tensor, end: Tensor, rows: Tensor) -> Tensor:
-        """On any device: each candidate among all members, by one key."""
+        """On any device: the range of every candidate halves until one place is left."""
+        low, high = (place[:, None].expand(-1, rows.shape[1]) for place in (begin, end))
         if len(self.members) == 0:
-            return torch.zeros(len(begin), rows.shape[1], dtype=torch.bool, device=rows.device)
-        # A pair that never occurs has begin == end, so whatever position it lands on is ruled out below.
-        key = torch.searchsorted(self.offsets, begin, right=True)[:, None] * self.num_members + rows
-        found = torch.searchsorted(self._flat_keys, key).clamp_(max=len(self.members) - 1)
-        return (self._flat_keys[found] == key) & (begin < end)[:, None]
+            return torch.zeros(low.shape, dtype=torch.bool, device=rows.device)
+        last = len(self.members) - 1
+        for _ in range(len(self.members).bit_length()):
+            middle = (low + high) // 2
+            below = (self.members[middle.clamp(max=last)] < rows) & (low < high)
+            low, high = torch.where(below, middle + 1, low), torch.where(below, high, torch.minimum(middle, high))
+        return (low < end[:, None]) & (self.members[low.clamp(max=last)] == rows)
 
-    @cached_property
-    def _flat_keys(self) -> Tensor:
-        """Pair position and member in one sorted key, for devices where a binary search a range is no kernel yet."""
-        position = torch.arange(1, len(self.offsets), device=self.offsets.device)
-        return torch.repeat_interleave(position, self.offsets.diff()) * self.num_members + self.members
+
+def _sorted(keys: Tensor) -> Tensor:
+    """Keys in order; numpy sorts several times as fast as torch on the CPU."""
+    return torch.from_numpy(np.sort(keys.numpy())) if keys.device == _HOST else keys.sort().values
+
+
+def _sorted_by_both(pair: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
+    """Both in the order of pairs, then members."""
+    if pair.device == _HOST:
+        order = torch.from_numpy(np.lexsort((member.numpy(), pair.numpy())))
+    else:
+        order = member.argsort(stable=True)
+        order = order[pair[order].argsort(stable=True)]
+    return pair[order], member[order]
+
+
+def _differs(values: Tensor) -> Tensor:
+    """Which values differ from the one before; the first does."""
+    result = torch.ones_like(values, dtype=torch.bool)
+    torch.ne(values[1:], values[:-1], out=result[1:])
+    return result
 
 
 @numba.njit(cache=True)
@@ -184,15 +195,22 @@ class KnownTriples:
     def side(self, side: Side) -> SideIndex:
         """The index that answers for the missing `side` of a triple."""
         if (self._device, side) not in self._sides:
-            host = self._sides.get((_HOST, side)) or SideIndex.build(self._triples, side, *self._sizes)
-            self._sides[_HOST, side] = host
-            self._sides[self._device, side] = host.to(self._device)
+            host = self._sides.get((_HOST, side))
+            self._sides[self._device, side] = (
+                host.to(self._device) if host else SideIndex.build(self._triples.to(self._device), side, *self._sizes)
+            )
         return self._sides[self._device, side]
 
     def known(self, triples: Tensor, side: Side) -> tuple[Tensor, Tensor]:
         """All known members on `side` for B triples whose own member there is ignored: (which query, which member)."""
         first, second = _PAIR[side]
         return self.side(side).known(triples[:, first], triples[:, second])
+
+    def ranges(self, triples: Tensor, side: Side) -> tuple[Tensor, Tensor, Tensor]:
+        """Where the known members on `side` of B triples begin and end, [B] each, in the list that comes third."""
+        first, second = _PAIR[side]
+        index = self.side(side)
+        return *index.ranges(triples[:, first], triples[:, second]), index.members
 
     def contains(self, triples: Tensor, side: Side, candidates: Tensor) -> Tensor:
         """Which candidates put on `side` of B triples make a known one; bool [B, K]."""

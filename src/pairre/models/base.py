@@ -13,33 +13,41 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pairre import ops
 from pairre.graph import Side
 from pairre.graph.index import COLUMN
-from pairre.randomness import generator
+from pairre.ops.reference.rows import wide
+from pairre.randomness import key, uniform
 
 Query = tuple[Tensor, Tensor]  # q and its scale w, [B, D] each
 _BUDGET = 1 << 24  # elements of a temporary
 
 
 class Model(torch.nn.Module):
-    """Two tables and a score; a subclass is its maths: `prepare`, `tail_query`, `head_query` and a `compare`."""
+    """Two tables and a score; a subclass is its maths: `prepare`, `tail_query`, `head_query` and a `kind` of compare.
+
+    The entity table may be stored in half precision; rows are computed with in float32.
+    """
 
     name: ClassVar[str]
     formula: ClassVar[str]
+    kind: ClassVar[ops.Kind]  # how a query meets a candidate
     relation_parts: ClassVar[dict[str, int]]  # names and widths, in multiples of dim
 
-    def __init__(self, num_entities: int, num_relations: int, dim: int) -> None:
+    def __init__(self, num_entities: int, num_relations: int, dim: int, storage: str = "float32") -> None:
         super().__init__()
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
-        self.entity = torch.nn.Parameter(torch.empty(num_entities, dim))
+        self.entity = torch.nn.Parameter(torch.empty(num_entities, dim, dtype=getattr(torch, storage)))
         self.relation = torch.nn.Parameter(torch.empty(num_relations, dim * sum(self.relation_parts.values())))
 
     def initialise(self, bound: float, seed: int) -> None:
         """Both tables uniform in ±bound, the same on every device."""
-        with torch.no_grad():
-            for name, table in self.named_parameters():
-                values = torch.empty(table.shape, dtype=table.dtype)
-                table.copy_(values.uniform_(-bound, bound, generator=generator(seed, "init", name)))
+        for name, table in self.named_parameters():
+            flat, stream = table.detach().view(-1), key(seed, "init", name)
+            for start in range(0, len(flat), _BUDGET):
+                part = flat[start : start + _BUDGET]
+                counter = torch.arange(start, start + len(part), device=part.device)
+                part.copy_(uniform(stream, counter).mul_(2 * bound).sub_(bound))
 
     # --- a model's own maths ---
 
@@ -56,8 +64,12 @@ class Model(torch.nn.Module):
         raise NotImplementedError
 
     def compare(self, query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
-        """Scores of queries against all candidate rows, [B, N], or against rows `ids` [B, K]: one of `ops`."""
-        raise NotImplementedError
+        """Scores of queries against all candidate rows, [B, N], or against rows `ids` [B, K]."""
+        return ops.compare(self.kind, query, scale, candidates, ids)
+
+    def compare_pairs(self, query: Tensor, scale: Tensor, candidates: Tensor) -> Tensor:
+        """Scores [B] of query b against candidate row b."""
+        return ops.pairs(self.kind, query, scale, candidates)
 
     # --- derived: from rows ---
 
@@ -73,23 +85,23 @@ class Model(torch.nn.Module):
 
     # --- derived: from ids ---
 
+    def entities(self, ids: Tensor) -> Tensor:
+        """Prepared rows of entities."""
+        return self.prepare(F.embedding(ids, self.entity).to(wide(self.entity.dtype)))
+
     def queries(self, triples: Tensor, side: Side) -> Query:
         """Queries of [B, 3] triples whose member on `side` is ignored."""
         anchor = triples[:, 2 - COLUMN[side]]
-        return self.query(
-            side, self.prepare(F.embedding(anchor, self.entity)), F.embedding(triples[:, 1], self.relation)
-        )
+        return self.query(side, self.entities(anchor), F.embedding(triples[:, 1], self.relation))
 
     def score(self, triples: Tensor) -> Tensor:
         """Scores [B] of [B, 3] triples."""
-        tails = self.prepare(F.embedding(triples[:, 2], self.entity))
-        each = torch.arange(len(triples), device=triples.device)[:, None]
-        return self.compare(*self.queries(triples, "tail"), tails, each)[:, 0]
+        return self.compare_pairs(*self.queries(triples, "tail"), self.entities(triples[:, 2]))
 
     def score_candidates(self, triples: Tensor, side: Side, candidates: Tensor) -> Tensor:
         """Scores of entities put on `side`: candidates [K] for all triples or [B, K]; the result is [B, K]."""
         rows, ids = torch.unique(candidates, return_inverse=True)
-        table = self.prepare(F.embedding(rows, self.entity))
+        table = self.entities(rows)
         q, w = self.queries(triples, side)
         if candidates.dim() == 1:
             return self.compare(q, w, F.embedding(ids, table))
@@ -97,7 +109,7 @@ class Model(torch.nn.Module):
 
     def score_all(self, triples: Tensor, side: Side) -> Tensor:
         """Scores [B, E] of every entity on `side`."""
-        return self.compare(*self.queries(triples, side), self.prepare(self.entity))
+        return self.compare(*self.queries(triples, side), self.prepare(self.entity.to(wide(self.entity.dtype))))
 
     def score_tails(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Scores [B, E] of every tail of (head, relation)."""
@@ -124,4 +136,4 @@ class Model(torch.nn.Module):
         """Prepared entity rows in chunks of bounded size, each with the id of its first row."""
         size = max(1024, 2 * _BUDGET // self.dim)
         for start in range(0, self.num_entities, size):
-            yield start, self.prepare(self.entity[start : start + size])
+            yield start, self.prepare(self.entity[start : start + size].to(wide(self.entity.dtype)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from pairre import ops
@@ -19,11 +18,12 @@ class PairRE(Model):
 
     name = "pairre"
     formula = "−‖ĥ ∘ r.head − t̂ ∘ r.tail‖₁, ê = e / ‖e‖₂"
+    kind = "l1"
     relation_parts = {"head": 1, "tail": 1}
 
     def prepare(self, entity: Tensor) -> Tensor:
         """Put entity rows on the unit sphere."""
-        return F.normalize(entity, dim=-1)
+        return ops.unit_rows(entity)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """q = ĥ ∘ r.head, w = r.tail."""
@@ -32,7 +32,3 @@ class PairRE(Model):
     def head_query(self, r: Any, t: Tensor) -> Query:
         """q = t̂ ∘ r.tail, w = r.head."""
         return t * r.tail, r.head
-
-    def compare(self, query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
-        """−Σ |q − w c|."""
-        return ops.weighted_l1(query, scale, candidates, ids)

@@ -15,9 +15,14 @@ from torch import Tensor
 
 from pairre.errors import DeviceError
 from pairre.ops import reference
-from pairre.ops.reference import AdamStep
 
-__all__ = ["AdamStep", "backend", "weighted_l1"]
+try:
+    from pairre.ops.reference.compare import Kind
+except ImportError:  # TEMPORARY
+    Kind = str
+from pairre.ops.reference.rows import AdamTable, Groups
+
+__all__ = ["AdamTable", "Groups", "Kind", "backend", "compare", "count_above", "pairs", "true_scores", "unit_rows"]
 
 log = logging.getLogger("pairre")
 _BACKENDS = {"cpu": "pairre.ops.cpu", "cuda": "pairre.ops.gpu"}
@@ -39,7 +44,51 @@ def backend(device_type: str) -> ModuleType:
     return reference
 
 
-def weighted_l1(query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
-    """score[b, k] = −Σ_d |query[b, d] − scale[b, d] · candidate[d]|; see `reference.weighted_l1`."""
-    result: Tensor = backend(query.device.type).weighted_l1(query, scale, candidates, ids)
+def compare(
+    kind: Kind,
+    query: Tensor,
+    scale: Tensor | None,
+    candidates: Tensor,
+    ids: Tensor | None = None,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """Scores of queries against candidate rows; see `reference.compare`."""
+    result: Tensor = backend(query.device.type).compare(kind, query, scale, candidates, ids, weights)
+    return result
+
+
+def pairs(kind: Kind, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
+    """Scores [B] of query b against candidate row b; see `reference.pairs`."""
+    result: Tensor = backend(query.device.type).pairs(kind, query, scale, candidates)
+    return result
+
+
+def true_scores(kind: Kind, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
+    """Scores [B] of query b against row b, in the very bits that `count_above` compares with."""
+    result: Tensor = backend(query.device.type).true_scores(kind, query, scale, candidates)
+    return result
+
+
+def count_above(
+    kind: Kind,
+    query: Tensor,
+    scale: Tensor | None,
+    candidates: Tensor,
+    true: Tensor,
+    begin: Tensor,
+    end: Tensor,
+    members: Tensor,
+    own: Tensor,
+    first: int,
+) -> tuple[Tensor, Tensor]:
+    """How many candidates score above true[b], and exactly as much; see `reference.count_above`."""
+    counts: tuple[Tensor, Tensor] = backend(query.device.type).count_above(
+        kind, query, scale, candidates, true, begin, end, members, own, first
+    )
+    return counts
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """Rows divided by their Euclidean length."""
+    result: Tensor = backend(rows.device.type).unit_rows(rows)
     return result

@@ -23,8 +23,6 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pairre.ops.reference import AdamStep
-
 _PROGRAMS = 1024  # about eight a multiprocessor on the largest GPUs: below that, a sum is split
 _WARPS = 4
 
@@ -269,71 +267,3 @@ def weighted_l1(query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | 
     """As `reference.weighted_l1`, in float32."""
     result: Tensor = _WeightedL1.apply(query, scale, candidates, ids)  # type: ignore[no-untyped-call]
     return result
-
-
-# --- optimisers -----------------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def _adam(TABLE, MEAN, SQUARE, PLACE, G, D, rate, beta1, beta2, eps, root, DENSE: tl.constexpr, BD: tl.constexpr):
-    """One row a program. DENSE: program i is row i, PLACE[i] its gradient or −1; else program u is row PLACE[u]."""
-    program = tl.program_id(0).to(tl.int64)
-    place = tl.load(PLACE + program).to(tl.int64)
-    row = program if DENSE else place
-    source = place if DENSE else program
-    for d0 in range(0, D, BD):
-        rd = d0 + tl.arange(0, BD)
-        inside = rd < D
-        g = tl.load(G + source * D + rd, mask=_while(inside, -source, 1), other=0.0)
-        m = beta1 * tl.load(MEAN + row * D + rd, mask=inside, other=0.0) + (1 - beta1) * g
-        v = beta2 * tl.load(SQUARE + row * D + rd, mask=inside, other=0.0) + (1 - beta2) * g * g
-        x = tl.load(TABLE + row * D + rd, mask=inside, other=0.0)
-        tl.store(MEAN + row * D + rd, m, mask=inside)
-        tl.store(SQUARE + row * D + rd, v, mask=inside)
-        tl.store(TABLE + row * D + rd, x - rate * m / (tl.sqrt(v) * root + eps), mask=inside)
-
-
-def adam_rows(
-    table: Tensor, mean: Tensor, square: Tensor, ids: Tensor | None, gradient: Tensor, step: AdamStep
-) -> None:
-    """As `reference.adam_rows`, all in one pass over the rows that move."""
-    each = torch.arange(len(gradient), device=table.device)
-    if ids is None:
-        place = each
-    elif step.dense:
-        place = torch.full((len(table),), -1, device=table.device).index_copy_(0, ids, each)
-    else:
-        place = ids
-    if len(place):
-        dim = table.shape[1]
-        _adam[(len(place),)](
-            *(table, mean, square, place, gradient.contiguous(), dim),
-            *(step.rate, step.beta1, step.beta2, step.eps, step.root),
-            DENSE=step.dense and ids is not None,
-            BD=_power(dim, 1024),
-            num_warps=_WARPS,
-        )
-
-
-@triton.jit
-def _adagrad(TABLE, SQUARE, IDS, G, D, lr, eps, BD: tl.constexpr):
-    """One row a program, whole in registers."""
-    u = tl.program_id(0).to(tl.int64)
-    row = tl.load(IDS + u).to(tl.int64)
-    rd = tl.arange(0, BD)
-    inside = rd < D
-    g = tl.load(G + u * D + rd, mask=inside, other=0.0)
-    total = tl.load(SQUARE + row) + tl.sum(g * g, axis=0) / D
-    x = tl.load(TABLE + row * D + rd, mask=inside, other=0.0)
-    tl.store(TABLE + row * D + rd, x - lr / (tl.sqrt(total) + eps) * g, mask=inside)
-    tl.store(SQUARE + row, total)
-
-
-def adagrad_rows(table: Tensor, square: Tensor, ids: Tensor | None, gradient: Tensor, *, lr: float, eps: float) -> None:
-    """As `reference.adagrad_rows`."""
-    rows = torch.arange(len(table), device=table.device) if ids is None else ids
-    if len(rows):
-        dim = table.shape[1]
-        _adagrad[(len(rows),)](
-            table, square, rows, gradient.contiguous(), dim, lr, eps, BD=_power(dim, 65536), num_warps=_WARPS
-        )

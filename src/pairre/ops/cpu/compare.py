@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pairre.ops.reference import AdamStep
 from pairre.threads import over_rows
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -212,69 +211,3 @@ def weighted_l1(query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | 
     """As `reference.weighted_l1`."""
     result: Tensor = _WeightedL1.apply(query, scale, candidates, ids)  # type: ignore[no-untyped-call]
     return result
-
-
-# --- optimisers -----------------------------------------------------------------------------------------------------
-
-
-@_kernel
-def _adam(table, mean, square, ids, gradient, rate, beta1, beta2, eps, root, start, stop):
-    one = table.dtype.type(1)
-    for u in range(start, stop):
-        i = ids[u]
-        for k in range(table.shape[1]):
-            g = gradient[u, k]
-            m = beta1 * mean[i, k] + (one - beta1) * g
-            v = beta2 * square[i, k] + (one - beta2) * g * g
-            mean[i, k] = m
-            square[i, k] = v
-            table[i, k] -= rate * m / (np.sqrt(v) * root + eps)
-
-
-@_kernel
-def _adam_idle(table, mean, square, touched, rate, beta1, beta2, eps, root, start, stop):
-    """The rows whose gradient is 0: their moments decay, and the mean still moves them."""
-    for i in range(start, stop):
-        if touched[i]:
-            continue
-        for k in range(table.shape[1]):
-            m = beta1 * mean[i, k]
-            v = beta2 * square[i, k]
-            mean[i, k] = m
-            square[i, k] = v
-            table[i, k] -= rate * m / (np.sqrt(v) * root + eps)
-
-
-def adam_rows(
-    table: Tensor, mean: Tensor, square: Tensor, ids: Tensor | None, gradient: Tensor, step: AdamStep
-) -> None:
-    """As `reference.adam_rows`."""
-    real = table.numpy().dtype.type
-    rows = (torch.arange(len(table)) if ids is None else ids).numpy()
-    arrays = (table.numpy(), mean.numpy(), square.numpy(), rows, gradient.contiguous().numpy())
-    settings = tuple(map(real, (step.rate, step.beta1, step.beta2, step.eps, step.root)))
-    if step.dense and ids is not None:
-        touched = torch.zeros(len(table), dtype=torch.bool).index_fill_(0, ids, True).numpy()
-        over_rows(_adam_idle, len(table), *arrays[:3], touched, *settings)
-    over_rows(_adam, len(gradient), *arrays, *settings)
-
-
-@_kernel
-def _adagrad(table, square, ids, gradient, lr, eps, start, stop):
-    for u in range(start, stop):
-        i = ids[u]
-        total = table.dtype.type(0)
-        for k in range(table.shape[1]):
-            total += gradient[u, k] * gradient[u, k]
-        square[i] += total / table.shape[1]
-        rate = lr / (np.sqrt(square[i]) + eps)
-        for k in range(table.shape[1]):
-            table[i, k] -= rate * gradient[u, k]
-
-
-def adagrad_rows(table: Tensor, square: Tensor, ids: Tensor | None, gradient: Tensor, *, lr: float, eps: float) -> None:
-    """As `reference.adagrad_rows`."""
-    real = table.numpy().dtype.type
-    rows = (torch.arange(len(table)) if ids is None else ids).numpy()
-    arrays = (table.numpy(), square.numpy(), rows, gradient.contiguous().numpy())
-    over_rows(_adagrad, len(gradient), *arrays, real(lr), real(eps))

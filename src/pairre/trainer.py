@@ -1,0 +1,134 @@
+"""One step of training: batch → rows → scores → loss → gradients → rows moved, all of it on the device."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from pairre.device import Aside, Recorded
+from pairre.errors import TrainingError
+from pairre.graph import Graph, Side
+from pairre.losses import LOSSES
+from pairre.optim import make_optimizer, restart_step
+from pairre.recipe import Recipe
+from pairre.runs import Progress, build_model
+from pairre.sampling import SIDES, Batch, Sampler
+
+
+class Trainer:
+    """Model, sampler and optimisers at some step; all that a step changes is on the device, its number included."""
+
+    def __init__(self, graph: Graph, recipe: Recipe, device: torch.device) -> None:
+        self.graph, self.recipe = graph, recipe
+        self.model = build_model(graph, recipe, device)
+        self.sampler = Sampler(graph, recipe, device)
+        self.optimizers = {n: make_optimizer(p.detach(), recipe.train) for n, p in self.model.named_parameters()}
+        self.clock = torch.zeros((), dtype=torch.int64, device=device)
+        self.total = torch.zeros((), dtype=torch.float64, device=device)  # losses since they were last asked for
+        self.progress = Progress()
+        self._aside = Aside(device)
+        self._steps = [Recorded(partial(self._step, side), device) for side in SIDES]
+
+    def start(self, progress: Progress) -> None:
+        """Go on from somewhere else."""
+        self.progress = progress
+        self.clock.fill_(progress.step)
+
+    def step(self) -> None:
+        """One step. On a GPU this only asks for it: nothing waits until a result is looked at."""
+        number = self.progress.step
+        if self.recipe.train.schedule == "step" and number == restart_step(self.recipe.train):
+            for optimizer in self.optimizers.values():
+                optimizer.restart(self.clock)
+        self._steps[number % 2]()
+        self.progress.step += 1
+
+    def _step(self, side: Side) -> None:
+        """Batch → rows → scores → loss → gradients → rows moved."""
+        batch = self.sampler.batch(side, self.clock)
+        others, place = (batch.negatives.flatten(), None) if batch.share > 1 else _distinct(batch, self.graph)
+        ids = {"entity": torch.cat([batch.anchor, batch.true, others]), "relation": batch.relation}
+        with self._aside.work():
+            groups = {name: self.sampler.kernels.group(ids[name]) for name in ids}
+            known = self.sampler.known_mask(batch)
+        rows = {n: o.read(ids[n], groups[n], self.clock).requires_grad_() for n, o in self.optimizers.items()}
+        positive, negative = self.scores(batch, rows["entity"], rows["relation"], place)
+        self._aside.join()
+        loss = LOSSES[self.recipe.loss.name](positive, negative, known, batch.weight, self.recipe.loss)
+        loss = loss + self.penalty(rows["entity"][: 2 * len(batch.true)], rows["relation"])
+        gradients = torch.autograd.grad(loss, [rows[name] for name in self.optimizers])
+        for (name, optimizer), gradient in zip(self.optimizers.items(), gradients, strict=True):
+            optimizer.step(groups[name], gradient, self.clock)
+        self.total += loss.detach()
+        self.clock += 1
+
+    def scores(self, batch: Batch, entity: Tensor, relation: Tensor, place: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Scores [B] of the positives and [B, K] of the negatives.
+
+        They come from rows of the anchors, the true entities and the negatives, and of the relations; `place` [B, K]
+        says which of the negatives' rows are whose, where each positive has its own.
+        """
+        size = len(batch.anchor)
+        compare = self.model.compare
+        anchor, true, others = self.model.prepare(entity).split([size, size, len(entity) - 2 * size])
+        q, w = self.model.query(batch.side, anchor, relation)
+        if len(batch.negatives) == 1 or place is not None:
+            negative = compare(q, w, others, place)
+        else:
+            sets = others.view(*batch.negatives.shape, -1)
+            chunks = zip(torch.split(q, batch.share), torch.split(w, batch.share), sets, strict=True)
+            negative = torch.cat([compare(*chunk) for chunk in chunks])
+        return self.model.compare_pairs(q, w, true), negative
+
+    def penalty(self, ends: Tensor, relation: Tensor) -> Tensor | float:
+        """The regulariser: weight × mean over the batch of Σ |x|² (l2) or Σ |x|³ (n3) of its triples' parameters."""
+        regularizer = self.recipe.regularizer
+        if regularizer.name == "none" or regularizer.weight == 0:
+            return 0.0
+        power = 2 if regularizer.name == "l2" else 3
+        total = ends.abs().pow(power).sum() + relation.abs().pow(power).sum()
+        return regularizer.weight * total / len(relation)
+
+    def mean_loss(self, num_steps: int) -> float:
+        """The mean loss of the last `num_steps` steps, which are forgotten; refused if it is not finite."""
+        value = self.total.item() / num_steps
+        self.total.zero_()
+        if not math.isfinite(value):
+            raise TrainingError(
+                f"the loss became {value} by step {self.progress.step:,}; the last good state is kept: "
+                "try a smaller train.lr or a larger train.warmup"
+            )
+        return value
+
+    def settle(self) -> None:
+        """Finish what optimisers put off, so that the model can be used."""
+        for optimizer in self.optimizers.values():
+            optimizer.settle(self.clock)
+
+    def check_finite(self) -> None:
+        """Refuse to let weights be stored that are good for nothing."""
+        for name, table in self.model.named_parameters():
+            if not bool(table.isfinite().all()):
+                raise TrainingError(
+                    f"the {name} weights are not finite at step {self.progress.step:,}; the last good state is kept: "
+                    "try a smaller train.lr or a larger train.warmup"
+                )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything a checkpoint holds: weights and optimiser state, by name."""
+        named = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for table, optimizer in self.optimizers.items():
+            named |= {f"optimizer.{table}.{name}": value for name, value in optimizer.state.items()}
+        return named
+
+
+def _distinct(batch: Batch, graph: Graph) -> tuple[Tensor, Tensor]:
+    """Each negative once, filled up with −1 to a size that does not depend on them, and where [B, K] each is found."""
+    flat, order = batch.negatives.flatten().sort(stable=True)
+    new = torch.cat([flat.new_ones(1), (flat[1:] != flat[:-1]).long()])
+    slot = new.cumsum(0) - 1
+    ids = flat.new_full((min(len(flat), graph.num_entities),), -1).scatter_(0, slot, flat)
+    return ids, torch.empty_like(flat).scatter_(0, order, slot).view(batch.negatives.shape)
