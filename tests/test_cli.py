@@ -226,3 +226,18 @@ def test_the_demo_asks_for_names_that_the_atlas_has():
                 atlas.entities.id(name)
             elif flag == "--relation":
                 atlas.relations.id(name)
+
+
+def test_several_seeds(call, triples_file, tmp_path):
+    """Each has its own run folder, and the table their mean."""
+    code, printed, said = call("train", triples_file, "--out", tmp_path / "runs", "--seeds", 2, *SETTINGS)
+    assert code == 0, said
+    both = [
+        json.loads((tmp_path / "runs" / f"seed-{seed}" / "metrics.json").read_text())["both"]["mrr"] for seed in (0, 1)
+    ]
+    for words in ("2 seeds", *(f"{value:.4f}" for value in (*both, sum(both) / 2))):
+        assert words in printed
+    refused(call("train", triples_file, "--out", tmp_path / "more", "--seeds", 2, "--tensorboard"), "--seeds")
+    refused(call("train", triples_file, "--out", tmp_path / "runs", "--seeds", 2, *SETTINGS), "--resume")
+    assert call("train", triples_file, "--out", tmp_path / "runs", "--seeds", 3, "--resume", *SETTINGS)[0] == 0
+    assert (tmp_path / "runs" / "seed-2" / "metrics.json").exists()

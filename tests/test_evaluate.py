@@ -72,7 +72,7 @@ def test_ranks_equal_a_brute_force_ranker(seed, num_entities, num_relations, num
 def test_chunks_of_entities_give_the_same_ranks(graph, quick, monkeypatch):
     model = make_run(graph, quick).model
     whole = evaluate_triples(model, graph.test, graph.known)
-    monkeypatch.setattr(sys.modules[evaluate.__module__], "_SCORES", {"cpu": 1})
+    monkeypatch.setattr(sys.modules[evaluate.__module__], "_QUERIES", {"cpu": 1, "cuda": 1})
     chunks = PairRE.candidate_chunks
 
     def small(self):

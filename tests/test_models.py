@@ -92,3 +92,26 @@ def test_every_model_is_listed():
 def test_an_unknown_model_gets_a_suggestion():
     with pytest.raises(RecipeError, match=r"model\.name: no model 'pairee'; did you mean 'pairre'\?"):
         model_class("pairee")
+
+
+@pytest.mark.parametrize("side", ["tail", "head"])
+@pytest.mark.parametrize("dim", [5, 300])
+def test_the_fused_scores_of_a_batch_are_its_scores(side, dim):
+    """PairRE's kernels between rows and compare, against the path that all models share."""
+    fused = pytest.importorskip("pairre.ops.gpu.pairre", reason="triton is not installed")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = PairRE(3, 2, dim)
+    random = torch.Generator().manual_seed(0)
+    rows = [torch.randn(n, width, generator=random) for n, width in ((2 * 7 + 9, dim), (7, 2 * dim))]
+    upstream = [torch.randn(shape, generator=random) for shape in ((7,), (7, 9))]
+    results = []
+    for there, dtype in ((device, torch.float32), ("cpu", torch.float64)):
+        entity, relation = (t.to(there, dtype).requires_grad_() for t in rows)
+        if dtype == torch.float32:
+            scores = fused.pairre_scores(entity, relation, side == "tail")
+        else:
+            scores = model.double().batch_scores(side, entity, relation, (1, 7))
+        gradients = torch.autograd.grad(scores, (entity, relation), [u.to(there, dtype) for u in upstream])
+        results.append([t.detach().double().cpu() for t in (*scores, *gradients)])
+    for got, want in zip(*results, strict=True):
+        assert (got - want).norm() <= 1e-5 * want.norm()

@@ -33,7 +33,8 @@ def torch_tables(start, touched, given, recipe, lazy):
         ids = touched.get(step, torch.tensor([], dtype=torch.int64))
         real = ids >= 0
         values = given[step][real] if step in touched else torch.zeros(0, DIM, dtype=torch.float64)
-        table.grad = torch.sparse_coo_tensor(ids[real][None], values, start.shape, check_invariants=True)
+        with torch.sparse.check_sparse_tensor_invariants(True):
+            table.grad = torch.sparse_coo_tensor(ids[real][None], values, start.shape)
         if lazy:
             table.grad = table.grad.to_dense()
         optimizer.param_groups[0]["lr"] = float(rates(recipe)[step, 0]) * (1 - 0.9 ** (step + 1))
@@ -48,6 +49,10 @@ def test_ids_are_grouped(name, device):
     groups = backend(name).group(ids)
     assert groups.ids.tolist() == [-1, 0, 2, 2, 5, 5, 5]
     assert groups.order.tolist() == [3, 6, 1, 4, 0, 2, 5]
+    assert groups.ends.tolist() == [1, 2, 4, 4, 7, 7, 7]
+    many = torch.randint(50, (9000,), generator=torch.Generator().manual_seed(0)).to(device)
+    for field, expected in vars(backend("reference").group(many.cpu())).items():
+        assert torch.equal(getattr(backend(name).group(many), field).cpu(), expected), field
 
 
 @pytest.mark.parametrize(("name", "device"), BACKENDS)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ import torch
 
 import pairre
 from conftest import planted_graph
-from pairre.errors import GraphError, RunError, TrainingError
+from pairre.errors import GraphError, RecipeError, RunError, TrainingError
 from pairre.graph import Graph
 from pairre.recipe import override
+from pairre.sampling import SIDES
 from pairre.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -70,7 +72,7 @@ def test_a_step_follows_the_gradient_of_the_loss(graph, quick):
     gamma = 6.0
     log_sigmoid = torch.nn.functional.logsigmoid
     each = -log_sigmoid(gamma - d_pos) - (share * log_sigmoid(d_neg - gamma)).sum(1)
-    loss = (batch.weight * each).sum() / 2
+    loss = (batch.weight / batch.weight.sum() * each).sum() / 2
     loss.backward()
     optimizer = torch.optim.Adam(tables.values(), lr=trainer.recipe.train.lr)
     optimizer.step()
@@ -110,10 +112,7 @@ def test_without_validation_the_last_weights_are_kept(graph, quick, tmp_path, ca
 
 
 def test_nan_stops_at_once_and_keeps_the_last_good_state(graph, quick, tmp_path, monkeypatch):
-    real = Trainer.penalty
-    monkeypatch.setattr(
-        Trainer, "penalty", lambda self, *a: real(self, *a) + (math.nan if self.progress.step == 7 else 0.0)
-    )
+    monkeypatch.setattr(Trainer, "penalty", lambda self, *_: torch.tensor(math.nan if self.progress.step == 7 else 0.0))
     with pytest.raises(TrainingError, match="the loss became nan by step 9"):
         pairre.train(graph, quick, out=tmp_path / "run", progress=False)
     monkeypatch.undo()
@@ -228,3 +227,54 @@ def test_planted_graph_is_what_it_says():
     graph = planted_graph()
     assert graph.num_relations == 3
     assert len(graph.train) + len(graph.valid) + len(graph.test) == 160
+
+
+def test_seeds_end_as_they_would_alone(graph, quick, tmp_path):
+    """In one process, with folders and without, and continued where a folder is there already."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    alone = [
+        pairre.train(graph, override(quick, [f"train.seed={seed}"]), progress=False, device=device) for seed in (3, 5)
+    ]
+    kept = tmp_path / "runs"
+    pairre.train(graph, override(quick, ["train.seed=5"]), out=kept / "seed-5", progress=False, device=device)
+    for options in ({}, {"out": kept, "resume": True}):
+        runs = pairre.train_seeds(graph, quick, seeds=[3, 5, 3], progress=False, device=device, **options)
+        assert [run.recipe.train.seed for run in runs] == [3, 5]
+        for run, other in zip(runs, alone, strict=True):
+            assert torch.equal(run.model.entity, other.model.entity)
+            assert torch.equal(run.model.relation, other.model.relation)
+    assert (kept / "seed-3" / "metrics.json").exists()
+    with pytest.raises(RecipeError, match="seeds"):
+        pairre.train_seeds(graph, quick, seeds=[])
+
+
+@pytest.mark.parametrize("storage", ["float16", "bfloat16"])
+def test_half_precision_tables_learn_and_are_kept(graph, quick, storage, tmp_path):
+    recipe = override(quick, ["train.steps=300", f"model.storage={storage}"])
+    run = pairre.train(graph, recipe, out=tmp_path / "run", progress=False)
+    assert run.model.entity.dtype == getattr(torch, storage)
+    full = pairre.evaluate(pairre.train(graph, override(recipe, ["model.storage=float32"]), progress=False))
+    assert pairre.evaluate(run)["both"]["mrr"] == pytest.approx(full["both"]["mrr"], abs=0.08)
+    again = pairre.load_run(tmp_path / "run")
+    assert torch.equal(again.model.entity, run.model.entity)
+    resumed = pairre.train(graph, out=tmp_path / "run", resume=True, progress=False)
+    assert torch.equal(resumed.model.entity, run.model.entity)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("settings", VARIANTS, ids=lambda s: s[0] if s else "plain")
+def test_a_recorded_step_is_the_step(graph, quick, settings):
+    """A replayed CUDA graph ends in the bits of plain launches, and near what the CPU computes."""
+    recipe = override(quick, ["train.steps=40", *settings])
+    results = []
+    for device, plain in (("cuda", False), ("cuda", True), ("cpu", False)):
+        trainer = Trainer(graph, recipe, torch.device(device))
+        if plain:
+            trainer._steps = [partial(trainer._step, side) for side in SIDES]
+        for _ in range(40):
+            trainer.step()
+        trainer.settle()
+        results.append((trainer.model.entity.detach().cpu(), trainer.mean_loss(40)))
+    (recorded, loss), (launched, _), (_, there) = results
+    assert torch.equal(recorded, launched)
+    assert loss == pytest.approx(there, rel=1e-3)

@@ -113,7 +113,7 @@ def train_command(
     loaded = _load(graph, columns, header, delimiter, split, split_seed)
     if seeds > 1:
         if tensorboard:
-            raise typer.BadParameter("--tensorboard shows one run: leave out --seeds")
+            raise RecipeError("--tensorboard shows one run: leave out --seeds")
         runs = train_seeds(
             loaded, recipe, seeds=range(seeds), overrides=settings or (), out=run, resume=resume, device=device
         )

@@ -57,7 +57,7 @@ class Aside:
     """Work that a GPU may do beside what follows, until `join`; elsewhere it is done in place."""
 
     def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     @contextmanager
     def work(self) -> Iterator[None]:

@@ -69,20 +69,18 @@ def rank(
     higher, equal = (torch.zeros(len(triples), dtype=torch.int64, device=device) for _ in range(2))
     true = torch.empty(len(triples), device=device)
     size = max(1, _QUERIES[device.type] // model.dim)
-    parts = [slice(start, start + size) for start in range(0, len(triples), size)]
     with torch.no_grad():
-        for part in parts:
+        for start in range(0, len(triples), size):
+            part = slice(start, start + size)
             query = model.queries(triples[part], side)
             true[part] = ops.true_scores(model.kind, *query, model.entities(own[part]))
-        for first, rows in model.candidate_chunks():
-            for part in parts:
-                query = model.queries(triples[part], side)
-                left_out = (begin[part], end[part], members, own[part])
+            left_out = (begin[part], end[part], members, own[part])
+            for first, rows in model.candidate_chunks():
                 above, ties = ops.count_above(model.kind, *query, rows, true[part], *left_out, first)
                 higher[part] += above
                 equal[part] += ties
                 progress(len(above) * len(rows))
-    itself = known.contains(triples, side, own[:, None])[:, 0]
+    itself = ops.backend(device.type).known_mask(known.side(side), *known.pair(triples, side), own[:, None], 1)[:, 0]
     num_candidates = model.num_entities - (end - begin) + itself.long()
     lost = true.isnan()
     if num_lost := int(lost.sum()):

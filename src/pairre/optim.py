@@ -45,8 +45,8 @@ class Adam:
         self.state = {name: torch.zeros(table.shape, device=table.device, dtype=wide(table.dtype)) for name in _MOMENTS}
         if recipe.rows == "all":
             self.state["seen"] = torch.full((len(table),), -1, dtype=torch.int32, device=table.device)
-        moments = (self.state[name] for name in _MOMENTS)
-        self.adam = ops.AdamTable(table, *moments, self.state.get("seen"), _rates_of(table, recipe))
+        mean, square = (self.state[name] for name in _MOMENTS)
+        self.adam = ops.AdamTable(table, mean, square, self.state.get("seen"), _rates_of(table, recipe))
 
     def read(self, ids: Tensor, groups: ops.Groups, clock: Tensor) -> Tensor:
         """Rows, caught up."""
@@ -77,7 +77,7 @@ class Adagrad:
         self.state = {"square": torch.zeros(len(table), dtype=wide(table.dtype), device=table.device)}
         self.rates = _rates_of(table, recipe)
 
-    def read(self, ids: Tensor, groups: ops.Groups, clock: Tensor) -> Tensor:
+    def read(self, ids: Tensor, groups: ops.Groups, clock: Tensor) -> Tensor:  # noqa: ARG002
         """Rows as they are stored."""
         rows: Tensor = self.kernels.read_rows(self.table, ids)
         return rows
@@ -89,7 +89,7 @@ class Adagrad:
     def settle(self, clock: Tensor) -> None:
         """Nothing is put off."""
 
-    def restart(self, clock: Tensor) -> None:
+    def restart(self, clock: Tensor) -> None:  # noqa: ARG002
         """Start afresh."""
         self.state["square"].zero_()
 

@@ -28,7 +28,7 @@ class Batch:
     anchor: Tensor  # [B] int64: the entity that is kept
     true: Tensor  # [B] int64: the entity that the negatives replace
     relation: Tensor  # [B] int64
-    weight: Tensor  # [B], sums to 1
+    weight: Tensor  # [B]
     side: Side  # the side that is corrupted
     negatives: Tensor  # [S, K] entities, one row for each set
     share: int  # consecutive positives that share a set
@@ -62,7 +62,7 @@ class Sampler:
     def _weights(self, triples: Tensor) -> Tensor:
         """1 / sqrt(#(h, r, ·) + #(·, r, t) + 6) for each training triple."""
         parts = []
-        for part in triples.split(1 << 24):
+        for part in torch.split(triples, 1 << 24):
             count = self.known.count(part, "tail") + self.known.count(part, "head")
             parts.append((count + 6).float().rsqrt())
         return torch.cat(parts)
@@ -70,10 +70,11 @@ class Sampler:
     def batch(self, side: Side, clock: Tensor) -> Batch:
         """The batch of step `clock`, which corrupts `side`: tails on even steps, heads on odd ones."""
         drawn = self.kernels.draw(self.plan, COLUMN[side], clock)
-        anchor, true, negatives = drawn.entities.split([self.batch_size, self.batch_size, self.plan.num_negatives])
+        anchor, true, negatives = torch.split(
+            drawn.entities, [self.batch_size, self.batch_size, self.plan.num_negatives]
+        )
         candidates = negatives.view(-1, self.num_negatives) if self.num_negatives else self.everyone
-        weight = drawn.weight / drawn.weight.sum()
-        return Batch(anchor, true, drawn.relation, weight, side, candidates, self.share)
+        return Batch(anchor, true, drawn.relation, drawn.weight, side, candidates, self.share)
 
     def known_mask(self, batch: Batch) -> Tensor | None:
         """Which negatives [B, K] must not count: training triples, and among all entities the positive itself."""

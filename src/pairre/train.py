@@ -101,7 +101,7 @@ def _drive(sessions: list[Session], device: torch.device) -> list[Run]:
     streams: list[Any] = [nullcontext() for _ in sessions]
     if device.type == "cuda" and len(sessions) > 1:
         torch.cuda.synchronize(device)  # what they share was made by the default stream
-        streams = [torch.cuda.stream(torch.cuda.Stream(device)) for _ in sessions]
+        streams = [torch.cuda.stream(torch.cuda.Stream(device)) for _ in sessions]  # type: ignore[no-untyped-call]
     stopped: list[TrainingInterruptedError] = []
     with ExitStack() as stack:
         stop = stack.enter_context(_interruptions(any(s.folder for s in sessions)))

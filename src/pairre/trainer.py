@@ -30,6 +30,7 @@ class Trainer:
         self.total = torch.zeros((), dtype=torch.float64, device=device)  # losses since they were last asked for
         self.progress = Progress()
         self._aside = Aside(device)
+        self._beside = {name: Aside(device) for name in self.optimizers}
         self._steps = [Recorded(partial(self._step, side), device) for side in SIDES]
 
     def start(self, progress: Progress) -> None:
@@ -54,40 +55,35 @@ class Trainer:
         with self._aside.work():
             groups = {name: self.sampler.kernels.group(ids[name]) for name in ids}
             known = self.sampler.known_mask(batch)
-        rows = {n: o.read(ids[n], groups[n], self.clock).requires_grad_() for n, o in self.optimizers.items()}
-        positive, negative = self.scores(batch, rows["entity"], rows["relation"], place)
+            weight = batch.weight / batch.weight.sum()
+        rows = {}
+        for name, optimizer in self.optimizers.items():
+            with self._beside[name].work():
+                rows[name] = optimizer.read(ids[name], groups[name], self.clock).requires_grad_()
+        self._join()
+        sets = (len(batch.negatives), batch.share)
+        positive, negative = self.model.batch_scores(side, rows["entity"], rows["relation"], sets, place)
         self._aside.join()
-        loss = LOSSES[self.recipe.loss.name](positive, negative, known, batch.weight, self.recipe.loss)
-        loss = loss + self.penalty(rows["entity"][: 2 * len(batch.true)], rows["relation"])
+        loss = LOSSES[self.recipe.loss.name](positive, negative, known, weight, self.recipe.loss)
+        penalty = self.penalty(rows["entity"][: 2 * len(batch.true)], rows["relation"])
+        loss = loss if penalty is None else loss + penalty
         gradients = torch.autograd.grad(loss, [rows[name] for name in self.optimizers])
         for (name, optimizer), gradient in zip(self.optimizers.items(), gradients, strict=True):
-            optimizer.step(groups[name], gradient, self.clock)
+            with self._beside[name].work():
+                optimizer.step(groups[name], gradient, self.clock)
+        self._join()
         self.total += loss.detach()
         self.clock += 1
 
-    def scores(self, batch: Batch, entity: Tensor, relation: Tensor, place: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Scores [B] of the positives and [B, K] of the negatives.
+    def _join(self) -> None:
+        for beside in self._beside.values():
+            beside.join()
 
-        They come from rows of the anchors, the true entities and the negatives, and of the relations; `place` [B, K]
-        says which of the negatives' rows are whose, where each positive has its own.
-        """
-        size = len(batch.anchor)
-        compare = self.model.compare
-        anchor, true, others = self.model.prepare(entity).split([size, size, len(entity) - 2 * size])
-        q, w = self.model.query(batch.side, anchor, relation)
-        if len(batch.negatives) == 1 or place is not None:
-            negative = compare(q, w, others, place)
-        else:
-            sets = others.view(*batch.negatives.shape, -1)
-            chunks = zip(torch.split(q, batch.share), torch.split(w, batch.share), sets, strict=True)
-            negative = torch.cat([compare(*chunk) for chunk in chunks])
-        return self.model.compare_pairs(q, w, true), negative
-
-    def penalty(self, ends: Tensor, relation: Tensor) -> Tensor | float:
+    def penalty(self, ends: Tensor, relation: Tensor) -> Tensor | None:
         """The regulariser: weight × mean over the batch of Σ |x|² (l2) or Σ |x|³ (n3) of its triples' parameters."""
         regularizer = self.recipe.regularizer
         if regularizer.name == "none" or regularizer.weight == 0:
-            return 0.0
+            return None
         power = 2 if regularizer.name == "l2" else 3
         total = ends.abs().pow(power).sum() + relation.abs().pow(power).sum()
         return regularizer.weight * total / len(relation)

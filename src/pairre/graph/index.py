@@ -203,21 +203,22 @@ class KnownTriples:
 
     def known(self, triples: Tensor, side: Side) -> tuple[Tensor, Tensor]:
         """All known members on `side` for B triples whose own member there is ignored: (which query, which member)."""
+        return self.side(side).known(*self.pair(triples, side))
+
+    def pair(self, triples: Tensor, side: Side) -> tuple[Tensor, Tensor]:
+        """The two members of B triples that `side` is asked for: an entity and the relation, or both entities."""
         first, second = _PAIR[side]
-        return self.side(side).known(triples[:, first], triples[:, second])
+        return triples[:, first].contiguous(), triples[:, second].contiguous()
 
     def ranges(self, triples: Tensor, side: Side) -> tuple[Tensor, Tensor, Tensor]:
         """Where the known members on `side` of B triples begin and end, [B] each, in the list that comes third."""
-        first, second = _PAIR[side]
         index = self.side(side)
-        return *index.ranges(triples[:, first], triples[:, second]), index.members
+        return *index.ranges(*self.pair(triples, side)), index.members
 
     def contains(self, triples: Tensor, side: Side, candidates: Tensor) -> Tensor:
         """Which candidates put on `side` of B triples make a known one; bool [B, K]."""
-        first, second = _PAIR[side]
-        return self.side(side).contains(triples[:, first], triples[:, second], candidates)
+        return self.side(side).contains(*self.pair(triples, side), candidates)
 
     def count(self, triples: Tensor, side: Side) -> Tensor:
         """How many known triples share all but `side` with each of B triples."""
-        first, second = _PAIR[side]
-        return self.side(side).count(triples[:, first], triples[:, second])
+        return self.side(side).count(*self.pair(triples, side))

@@ -83,6 +83,25 @@ class Model(torch.nn.Module):
         r = self.parts(relation)
         return self.tail_query(anchor, r) if side == "tail" else self.head_query(r, anchor)
 
+    def batch_scores(
+        self, side: Side, entity: Tensor, relation: Tensor, sets: tuple[int, int], place: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Scores [B] of positives and [B, K] of their negatives, from rows as they are stored.
+
+        `entity` holds B rows of anchors, B of the true entities on `side`, then the negatives: so many sets of equal
+        size, each for so many positives in a row; or any rows, of which positive b meets place[b].
+        """
+        size = len(relation)
+        anchor, true, others = torch.split(self.prepare(entity), [size, size, len(entity) - 2 * size])
+        q, w = self.query(side, anchor, relation)
+        num_sets, share = sets
+        if num_sets == 1 or place is not None:
+            negative = self.compare(q, w, others, place)
+        else:
+            chunks = zip(torch.split(q, share), torch.split(w, share), others.chunk(num_sets), strict=True)
+            negative = torch.cat([self.compare(*chunk) for chunk in chunks])
+        return self.compare_pairs(q, w, true), negative
+
     # --- derived: from ids ---
 
     def entities(self, ids: Tensor) -> Tensor:

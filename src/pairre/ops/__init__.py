@@ -15,11 +15,7 @@ from torch import Tensor
 
 from pairre.errors import DeviceError
 from pairre.ops import reference
-
-try:
-    from pairre.ops.reference.compare import Kind
-except ImportError:  # TEMPORARY
-    Kind = str
+from pairre.ops.reference.compare import Kind
 from pairre.ops.reference.rows import AdamTable, Groups
 
 __all__ = ["AdamTable", "Groups", "Kind", "backend", "compare", "count_above", "pairs", "true_scores", "unit_rows"]

@@ -1,20 +1,16 @@
-from pairre.ops.reference.batch import draw, known_mask
+"""Kernels for the CPU, in numba; what is not worth one comes from the reference."""
 
-try:
-    from pairre.ops.cpu.compare import compare, pairs
-except ImportError:  # TEMPORARY
-    import torch
-
-    from pairre.ops.cpu.compare import weighted_l1
-    def compare(kind, q, w, c, ids=None, weights=None): return weighted_l1(q, w, c, ids)
-    def pairs(kind, q, w, c): return weighted_l1(q, w, c, torch.arange(len(q), device=q.device)[:, None])[:, 0]
+from pairre.ops.cpu.compare import compare, pairs
+from pairre.ops.cpu.count import count_above, true_scores
 from pairre.ops.cpu.rows import adagrad_rows, adam_rows, group, read_adam, read_rows, settle
+from pairre.ops.reference.batch import draw, known_mask
 from pairre.ops.reference.loss import self_adversarial, unit_rows
 
 __all__ = [
     "adagrad_rows",
     "adam_rows",
     "compare",
+    "count_above",
     "draw",
     "group",
     "known_mask",
@@ -23,5 +19,6 @@ __all__ = [
     "read_rows",
     "self_adversarial",
     "settle",
+    "true_scores",
     "unit_rows",
 ]

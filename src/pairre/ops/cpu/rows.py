@@ -104,8 +104,9 @@ def _half(table: Tensor) -> bool:
 def settle(adam: AdamTable, clock: Tensor) -> None:
     """As `reference.settle`."""
     if _half(adam.table):
-        return reference.settle(adam, clock)
-    _settled(adam, np.arange(len(adam.table)), clock)
+        reference.settle(adam, clock)
+    else:
+        _settled(adam, np.arange(len(adam.table)), clock)
 
 
 def read_adam(adam: AdamTable, ids: Tensor, groups: Groups, clock: Tensor) -> Tensor:
@@ -120,7 +121,8 @@ def read_adam(adam: AdamTable, ids: Tensor, groups: Groups, clock: Tensor) -> Te
 def adam_rows(adam: AdamTable, groups: Groups, gradient: Tensor, clock: Tensor) -> None:
     """As `reference.adam_rows`."""
     if _half(adam.table):
-        return reference.adam_rows(adam, groups, gradient, clock)
+        reference.adam_rows(adam, groups, gradient, clock)
+        return
     rows, starts = _starts(groups)
     _settled(adam, rows, clock)
     real = adam.table.numpy().dtype.type
@@ -136,7 +138,8 @@ def adam_rows(adam: AdamTable, groups: Groups, gradient: Tensor, clock: Tensor) 
 def adagrad_rows(table: Tensor, square: Tensor, rates: Tensor, groups: Groups, gradient: Tensor, clock: Tensor) -> None:
     """As `reference.adagrad_rows`."""
     if _half(table):
-        return reference.adagrad_rows(table, square, rates, groups, gradient, clock)
+        reference.adagrad_rows(table, square, rates, groups, gradient, clock)
+        return
     rows, starts = _starts(groups)
     real = table.numpy().dtype.type
     arrays = (table.numpy(), square.numpy(), rows, starts, groups.order.numpy(), gradient.contiguous().numpy())

@@ -1,27 +1,26 @@
+"""Kernels for CUDA devices, in Triton and, where arithmetic is the limit, in CUDA C++."""
+
 from pairre.ops.gpu.batch import draw, known_mask
-
-try:
-    from pairre.ops.gpu.compare import compare, pairs
-except ImportError:  # TEMPORARY
-    import torch
-
-    from pairre.ops.gpu.compare import weighted_l1
-    def compare(kind, q, w, c, ids=None, weights=None): return weighted_l1(q, w, c, ids)
-    def pairs(kind, q, w, c): return weighted_l1(q, w, c, torch.arange(len(q), device=q.device)[:, None])[:, 0]
+from pairre.ops.gpu.compare import pairs
 from pairre.ops.gpu.loss import self_adversarial, unit_rows
+from pairre.ops.gpu.pairre import pairre_scores
 from pairre.ops.gpu.rows import adagrad_rows, adam_rows, group, read_adam, read_rows, settle
+from pairre.ops.gpu.scores import compare, count_above, true_scores
 
 __all__ = [
     "adagrad_rows",
     "adam_rows",
     "compare",
+    "count_above",
     "draw",
     "group",
     "known_mask",
+    "pairre_scores",
     "pairs",
     "read_adam",
     "read_rows",
     "self_adversarial",
     "settle",
+    "true_scores",
     "unit_rows",
 ]

@@ -15,33 +15,37 @@ from torch import Tensor
 
 from pairre.ops.gpu.batch import _bits
 from pairre.ops.reference.rows import BETA1, BETA2, EPS, LONGEST, AdamTable, Groups
+from pairre.ops.reference.rows import group as sort
 
 _MOST_BY_RANK = 8192  # so many ids are sorted by counting, for each, the ones before it: one launch
 _LOG1, _LOG2 = -0.15200309344504997, -0.0014434168696687186  # log2 of the betas
 
 
 @triton.jit
-def _rank(IDS, SORTED, ORDER, num, BU: tl.constexpr, BJ: tl.constexpr):
+def _rank(IDS, SORTED, ORDER, ENDS, num, BU: tl.constexpr, BJ: tl.constexpr):
     """Each id goes to the place that is the number of ids before it; equal ones keep their order."""
     ru = tl.program_id(0) * BU + tl.arange(0, BU)
     mine = tl.load(IDS + ru, mask=ru < num, other=0)
-    place = tl.zeros([BU], tl.int32)
+    before, after = tl.zeros([BU, BJ], tl.int32), tl.zeros([BU, BJ], tl.int32)
     for j in range(0, num, BJ):
         rj = j + tl.arange(0, BJ)
-        other = tl.load(IDS + rj, mask=rj < num, other=0)
-        before = (other[None, :] < mine[:, None]) | ((other[None, :] == mine[:, None]) & (rj[None, :] < ru[:, None]))
-        place += tl.sum((before & (rj < num)[None, :]).to(tl.int32), axis=1)
+        other = tl.load(IDS + rj, mask=rj < num, other=9223372036854775807)[None, :]
+        less, same = other < mine[:, None], other == mine[:, None]
+        before += (less | (same & (rj[None, :] < ru[:, None]))).to(tl.int32)
+        after += (less | same).to(tl.int32)
+    place = tl.sum(before, axis=1)
     tl.store(SORTED + place, mine, mask=ru < num)
     tl.store(ORDER + place, ru.to(tl.int64), mask=ru < num)
+    tl.store(ENDS + place, tl.sum(after, axis=1).to(tl.int64), mask=ru < num)
 
 
 def group(ids: Tensor) -> Groups:
     """As `reference.group`."""
     num = len(ids)
     if not 0 < num <= _MOST_BY_RANK:
-        return Groups(*ids.sort(stable=True))
-    out = Groups(torch.empty_like(ids), torch.empty_like(ids))
-    _rank[(triton.cdiv(num, 8),)](ids, out.ids, out.order, num, BU=8, BJ=256, num_warps=2)
+        return sort(ids)
+    out = Groups(*(torch.empty_like(ids) for _ in range(3)))
+    _rank[(triton.cdiv(num, 4),)](ids, out.ids, out.order, out.ends, num, BU=4, BJ=512, num_warps=2)
     return out
 
 
@@ -130,21 +134,6 @@ def _mark(SEEN, IDS, CLOCK, num, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _end(IDS, first, num, BLOCK: tl.constexpr):
-    """Where the run of equal ids that begins at `first` ends."""
-    row = tl.load(IDS + first)
-    end = first
-    more = True
-    while more:
-        rj = end + tl.arange(0, BLOCK)
-        same = tl.load(IDS + rj, mask=rj < num, other=-2) == row
-        count = tl.sum(same.to(tl.int32), axis=0)
-        end += count
-        more = count == BLOCK
-    return end
-
-
-@triton.jit
 def _total(ORDER, G, first, end, D, rd, UNROLL: tl.constexpr):
     """The sum of the gradients of one row, in order."""
     g = tl.zeros_like(rd).to(tl.float32)
@@ -158,7 +147,7 @@ def _total(ORDER, G, first, end, D, rd, UNROLL: tl.constexpr):
 
 @triton.jit
 def _adam(
-    TABLE, MEAN, SQUARE, SEEN, RATES, IDS, ORDER, G, CLOCK, num, D, beta1, beta2, eps, log1, log2,
+    TABLE, MEAN, SQUARE, SEEN, RATES, IDS, ORDER, ENDS, G, CLOCK, D, beta1, beta2, eps, log1, log2,
     LAZY: tl.constexpr, LONGEST: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """The program at the first of a run of equal ids moves that row; the others have nothing to do."""
@@ -172,10 +161,10 @@ def _adam(
         m = tl.load(MEAN + place, mask=inside, other=0.0)
         v = tl.load(SQUARE + place, mask=inside, other=0.0)
         now = tl.load(CLOCK).to(tl.int32)
+        g = _total(ORDER, G, u, tl.load(ENDS + u).to(tl.int32), D, rd, 8)
         if LAZY:
             seen = tl.load(SEEN + row)
             x, m, v = _catch_up(x, m, v, seen, now, RATES, beta1, beta2, eps, log1, log2, LONGEST)
-        g = _total(ORDER, G, u, _end(IDS, u, num, 32), D, rd, 8)
         rate, root = _rates(RATES, now, now + 1)
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g * g
@@ -186,7 +175,7 @@ def _adam(
 
 
 @triton.jit
-def _adagrad(TABLE, SQUARE, RATES, IDS, ORDER, G, CLOCK, num, D, eps, BD: tl.constexpr):
+def _adagrad(TABLE, SQUARE, RATES, IDS, ORDER, ENDS, G, CLOCK, D, eps, BD: tl.constexpr):
     """As `_adam`; the row is whole in registers."""
     u = tl.program_id(0)
     row = tl.load(IDS + u).to(tl.int64)
@@ -195,7 +184,7 @@ def _adagrad(TABLE, SQUARE, RATES, IDS, ORDER, G, CLOCK, num, D, eps, BD: tl.con
         now = tl.load(CLOCK).to(tl.int32)
         rate = tl.load(RATES + 2 * now)
         rd = tl.arange(0, BD)
-        g = _total(ORDER, G, u, _end(IDS, u, num, 32), D, rd, 8)
+        g = _total(ORDER, G, u, tl.load(ENDS + u).to(tl.int32), D, rd, 8)
         total = tl.load(SQUARE + row) + tl.sum(g * g, axis=0) / D
         x = tl.load(TABLE + row * D + rd, mask=rd < D, other=0.0).to(tl.float32)
         x = x - rate / (tl.sqrt(total) + eps) * g
@@ -216,7 +205,7 @@ def _settings(adam: AdamTable) -> tuple[tuple[Tensor, ...], tuple[float, ...]]:
 
 def read_rows(table: Tensor, ids: Tensor) -> Tensor:
     """As `reference.read_rows`, in float32."""
-    return read_adam(AdamTable(table, table, table, None, table), ids, Groups(ids, ids), ids)
+    return read_adam(AdamTable(table, table, table, None, table), ids, Groups(ids, ids, ids), ids)
 
 
 def read_adam(adam: AdamTable, ids: Tensor, _: Groups, clock: Tensor) -> Tensor:
@@ -227,9 +216,7 @@ def read_adam(adam: AdamTable, ids: Tensor, _: Groups, clock: Tensor) -> Tensor:
         tensors, constants = _settings(adam)
         programs, options = _blocks(dim)
         lazy = adam.seen is not None
-        _read[(len(ids), programs)](
-            *tensors, ids, clock, out, dim, *constants, LAZY=lazy, LONGEST=LONGEST, **options
-        )
+        _read[(len(ids), programs)](*tensors, ids, clock, out, dim, *constants, LAZY=lazy, LONGEST=LONGEST, **options)
     return out
 
 
@@ -256,7 +243,7 @@ def adam_rows(adam: AdamTable, groups: Groups, gradient: Tensor, clock: Tensor) 
         tensors, constants = _settings(adam)
         programs, options = _blocks(dim)
         _adam[(num, programs)](
-            *(*tensors, groups.ids, groups.order, gradient.contiguous(), clock, num, dim, *constants),
+            *(*tensors, groups.ids, groups.order, groups.ends, gradient.contiguous(), clock, dim, *constants),
             LAZY=adam.seen is not None,
             LONGEST=LONGEST,
             **options,
@@ -270,7 +257,8 @@ def adagrad_rows(table: Tensor, square: Tensor, rates: Tensor, groups: Groups, g
     if num:
         width = triton.next_power_of_2(dim)
         _adagrad[(num,)](
-            *(table, square, rates, groups.ids, groups.order, gradient.contiguous(), clock, num, dim, 1e-10),
+            *(table, square, rates, groups.ids, groups.order, groups.ends),
+            *(gradient.contiguous(), clock, dim, 1e-10),
             BD=width,
             num_warps=max(1, min(16, width // 256)),
         )

@@ -6,9 +6,9 @@ of the step, from 0, so that a step can be recorded once and replayed.
 `rates` [steps, 2] holds what Adam needs of each step: the learning rate with the correction of the mean's bias, and
 what corrects the bias of the root of the mean square.
 
-Adam moves a row without a gradient, too: its mean decays and still pushes. With `seen` [E] that is put off until the row
-is needed: seen[i] steps are in row i, −1 while it was never touched. A row that is read or moved first catches up, with
-the very operations that it missed.
+Adam moves a row without a gradient, too: its mean decays and still pushes. With `seen` [E] that is put off until the
+row is needed: seen[i] steps are in row i, −1 while it was never touched. A row that is read or moved first catches up,
+with the very operations that it missed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ LONGEST = 256  # after so many missed steps the mean is below 1e-11 of itself: w
 
 @dataclass(frozen=True)
 class Groups:
-    """Row ids in order: `ids` sorted, and `order`, where each stood."""
+    """Row ids in order, where each stood, and where the run of ids equal to it ends; [U] int64 each."""
 
-    ids: Tensor  # [U] int64
-    order: Tensor  # [U] int64
+    ids: Tensor
+    order: Tensor
+    ends: Tensor
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class AdamTable:
 
 def group(ids: Tensor) -> Groups:
     """Sort row ids; equal ones keep their order."""
-    return Groups(*ids.sort(stable=True))
+    ordered, order = ids.sort(stable=True)
+    return Groups(ordered, order, torch.searchsorted(ordered, ordered, right=True))
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
