@@ -152,9 +152,9 @@ def seeds(quick: bool) -> dict[str, Any]:
     pairre.train_seeds(graph, "umls", seeds=[0], **settings)  # compiles
     result: dict[str, Any] = {"graph": "umls", "steps": steps}
     for num in (1, 4, 8):
-        result[f"{num}_at_once_s"] = seconds(
-            lambda n=num: pairre.train_seeds(graph, "umls", seeds=range(n), **settings), 1
-        )
+        started = time.perf_counter()
+        pairre.train_seeds(graph, "umls", seeds=range(num), **settings)
+        result[f"{num}_at_once_s"] = time.perf_counter() - started
     return result
 
 

@@ -23,7 +23,9 @@ def test_bits_are_the_same_from_the_compiler_and_from_its_cache(tmp_path):
         adam = AdamTable(table, mean, square, torch.full((9,), -1, dtype=torch.int32), rates)
         for step in (0, 7):
             gradient = torch.randn(3, 200, generator=random)
-            cpu.adam_rows(adam, cpu.group(torch.tensor([1, 4, 1])), gradient, torch.tensor(step))
+            ids, clock = torch.tensor([1, 4, 1]), torch.tensor(step)
+            groups = cpu.group(ids)
+            cpu.adam_rows(adam, groups, cpu.read_adam(adam, ids, groups, clock), gradient, clock)
         cpu.settle(adam, torch.tensor(19))
         print(hashlib.sha256(table.numpy().tobytes()).hexdigest())
     """

@@ -29,7 +29,9 @@ def test_warm_up_rises_to_the_schedule():
 
 def move(optimizer, ids, step):
     """One step with a gradient of ones."""
-    optimizer.step(ops.backend("cpu").group(torch.tensor(ids)), torch.ones(len(ids), 2), torch.tensor(step))
+    groups, clock = ops.backend("cpu").group(torch.tensor(ids)), torch.tensor(step)
+    values = optimizer.read(torch.tensor(ids), groups, clock)
+    optimizer.step(groups, values, torch.ones(len(ids), 2), clock)
 
 
 def test_step_schedule_restarts_at_half():

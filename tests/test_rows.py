@@ -82,7 +82,8 @@ def test_adam_equals_torch(name, device, lazy, pause):
         rows = ops.read_adam(adam, ids, groups, clock).double().cpu()
         wanted = expected[step][ids.cpu().clamp(min=0)] * (ids.cpu() >= 0)[:, None]
         torch.testing.assert_close(rows, wanted, rtol=tolerance, atol=tolerance)
-        ops.adam_rows(adam, groups, given[step].to(device, dtype), clock)
+        values = rows.to(device, dtype)
+        ops.adam_rows(adam, groups, values, given[step].to(device, dtype), clock)
     ops.settle(adam, torch.tensor(num_steps, device=device))
     torch.testing.assert_close(adam.table.double().cpu(), expected[-1], rtol=tolerance, atol=tolerance)
     if lazy:
@@ -155,7 +156,8 @@ def test_half_precision_is_the_same_on_every_backend(lazy):
         adam = AdamTable(table, *moments, seen, rates(recipe).to(device, torch.float32))
         for step in (0, 3, 9):
             clock, ids = torch.tensor(step, device=device), torch.tensor([1, 4, 1], device=device)
-            ops.adam_rows(adam, ops.group(ids), torch.randn(3, DIM, generator=random).to(device), clock)
+            groups, gradient = ops.group(ids), torch.randn(3, DIM, generator=random).to(device)
+            ops.adam_rows(adam, groups, ops.read_adam(adam, ids, groups, clock), gradient, clock)
         ops.settle(adam, torch.tensor(20, device=device))
         results.append(table.float().cpu())
     for other in results[1:]:

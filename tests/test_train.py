@@ -102,7 +102,7 @@ def test_same_seed_same_bits_other_seed_other_bits(graph, quick):
 
 def test_without_validation_the_last_weights_are_kept(graph, quick, tmp_path, caplog):
     bare = Graph("bare", graph.entities, graph.relations, graph.train, graph.valid[:0], graph.test)
-    run = pairre.train(bare, quick, out=tmp_path / "run", progress=False)
+    run = pairre.train(bare, quick, out=tmp_path / "run", progress=False, device="cpu")
     assert "no valid split" in caplog.text
     trainer = Trainer(bare, quick, CPU)
     for _ in range(quick.train.steps):
@@ -114,10 +114,10 @@ def test_without_validation_the_last_weights_are_kept(graph, quick, tmp_path, ca
 def test_nan_stops_at_once_and_keeps_the_last_good_state(graph, quick, tmp_path, monkeypatch):
     monkeypatch.setattr(Trainer, "penalty", lambda self, *_: torch.tensor(math.nan if self.progress.step == 7 else 0.0))
     with pytest.raises(TrainingError, match="the loss became nan by step 9"):
-        pairre.train(graph, quick, out=tmp_path / "run", progress=False)
+        pairre.train(graph, quick, out=tmp_path / "run", progress=False, device="cpu")
     monkeypatch.undo()
-    run = pairre.train(graph, out=tmp_path / "run", resume=True, progress=False)
-    assert torch.equal(run.model.entity, pairre.train(graph, quick, progress=False).model.entity)
+    run = pairre.train(graph, out=tmp_path / "run", resume=True, progress=False, device="cpu")
+    assert torch.equal(run.model.entity, pairre.train(graph, quick, progress=False, device="cpu").model.entity)
 
 
 def test_a_huge_rate_really_diverges(graph, quick):

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and disk errors said in one line."""
+"""Files written whole or not at all, disk errors said in one line, and the folder of what can be made again."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from typing import Any
 from pairre.errors import PairREError, RunError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def cache_folder() -> Path:
+    """Return `$PAIRRE_CACHE`, or `pairre` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."""
+    if own := os.environ.get("PAIRRE_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairre"
 
 
 @contextlib.contextmanager

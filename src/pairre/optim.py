@@ -27,8 +27,8 @@ class RowOptimizer(Protocol):
     def read(self, ids: Tensor, groups: ops.Groups, clock: Tensor) -> Tensor:
         """Rows as they are before step `clock`."""
 
-    def step(self, groups: ops.Groups, gradient: Tensor, clock: Tensor) -> None:
-        """Move rows against their gradient."""
+    def step(self, groups: ops.Groups, values: Tensor, gradient: Tensor, clock: Tensor) -> None:
+        """Move rows, whose values were read, against their gradient."""
 
     def settle(self, clock: Tensor) -> None:
         """Finish what was put off, so that the table can be used."""
@@ -53,9 +53,9 @@ class Adam:
         rows: Tensor = self.kernels.read_adam(self.adam, ids, groups, clock)
         return rows
 
-    def step(self, groups: ops.Groups, gradient: Tensor, clock: Tensor) -> None:
+    def step(self, groups: ops.Groups, values: Tensor, gradient: Tensor, clock: Tensor) -> None:
         """Move rows; the step count for the bias correction is the table's, not a row's."""
-        self.kernels.adam_rows(self.adam, groups, gradient, clock)
+        self.kernels.adam_rows(self.adam, groups, values, gradient, clock)
 
     def settle(self, clock: Tensor) -> None:
         """Have all rows catch up."""
@@ -82,7 +82,7 @@ class Adagrad:
         rows: Tensor = self.kernels.read_rows(self.table, ids)
         return rows
 
-    def step(self, groups: ops.Groups, gradient: Tensor, clock: Tensor) -> None:
+    def step(self, groups: ops.Groups, values: Tensor, gradient: Tensor, clock: Tensor) -> None:  # noqa: ARG002
         """Move rows."""
         self.kernels.adagrad_rows(self.table, self.state["square"], self.rates, groups, gradient, clock)
 

@@ -41,8 +41,9 @@ def bits(stream: int | Tensor, counter: Tensor) -> Tensor:
 
 
 def integers(stream: int | Tensor, counter: Tensor, below: int) -> Tensor:
-    """A number in [0, below) for each counter."""
-    return _shift(bits(stream, counter), 1) % below
+    """A number in [0, below) for each counter, below < 2³¹: the upper half of the product with 64 random bits."""
+    x = bits(stream, counter)
+    return (_shift(x, 32) * below + ((x & 0xFFFFFFFF) * below >> 32)) >> 32
 
 
 def uniform(stream: int, counter: Tensor) -> Tensor:
@@ -67,8 +68,10 @@ def permute(stream: int | Tensor, position: Tensor, size: int) -> Tensor:
     def shift(place: Tensor) -> Tensor:
         row, column = place // columns, place % columns
         for i in range(ROUNDS):
-            row = (row + integers(stream, 2 * i + 2 * ROUNDS * column, rows)) % rows
-            column = (column + integers(stream, 2 * i + 1 + 2 * ROUNDS * row, columns)) % columns
+            row = row + integers(stream, 2 * i + 2 * ROUNDS * column, rows)
+            row = row - rows * (row >= rows)
+            column = column + integers(stream, 2 * i + 1 + 2 * ROUNDS * row, columns)
+            column = column - columns * (column >= columns)
         return row * columns + column
 
     place = shift(position)

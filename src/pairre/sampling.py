@@ -64,7 +64,7 @@ class Sampler:
         parts = []
         for part in torch.split(triples, 1 << 24):
             count = self.known.count(part, "tail") + self.known.count(part, "head")
-            parts.append((count + 6).float().rsqrt())
+            parts.append((count + 6).double().sqrt().reciprocal().float())  # by way of float64: the same everywhere
         return torch.cat(parts)
 
     def batch(self, side: Side, clock: Tensor) -> Batch:

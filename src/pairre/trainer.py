@@ -70,7 +70,7 @@ class Trainer:
         gradients = torch.autograd.grad(loss, [rows[name] for name in self.optimizers])
         for (name, optimizer), gradient in zip(self.optimizers.items(), gradients, strict=True):
             with self._beside[name].work():
-                optimizer.step(groups[name], gradient, self.clock)
+                optimizer.step(groups[name], rows[name].detach(), gradient, self.clock)
         self._join()
         self.total += loss.detach()
         self.clock += 1

@@ -23,6 +23,7 @@ import pytest
 import torch
 
 from pairre.errors import DownloadError, GraphError, MissingExtraError
+from pairre.files import cache_folder
 from pairre.graph import benchmarks
 from pairre.graph.benchmarks import BENCHMARKS, Benchmark, Source, Splits, locate, names, ogb_rows
 
@@ -195,13 +196,13 @@ def test_an_unknown_name_is_answered_with_the_nearest_and_the_list() -> None:
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert benchmarks.cache_folder() == tmp_path / "cache"
+    assert cache_folder() == tmp_path / "cache"
     monkeypatch.delenv("PAIRRE_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert benchmarks.cache_folder() == tmp_path / "xdg" / "pairre"
+    assert cache_folder() == tmp_path / "xdg" / "pairre"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert benchmarks.cache_folder() == tmp_path / ".cache" / "pairre"
+    assert cache_folder() == tmp_path / ".cache" / "pairre"
 
 
 @pytest.mark.parametrize("pack", [tar_of, zip_of])

@@ -21,10 +21,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from pairre.errors import DownloadError, GraphError, MissingExtraError, suggest
+from pairre.files import cache_folder
 from pairre.graph.benchmark_table import BENCHMARKS, Benchmark, Source, Splits
 from pairre.graph.download import fetch
 
-__all__ = ["BENCHMARKS", "Benchmark", "Source", "Splits", "cache_folder", "find", "locate", "names", "ogb_rows"]
+__all__ = ["BENCHMARKS", "Benchmark", "Source", "Splits", "find", "locate", "names", "ogb_rows"]
 
 Row = tuple[bytes, bytes, bytes]  # head, relation, tail
 
@@ -44,13 +45,6 @@ def find(name: str) -> Benchmark:
             return benchmark
     known = ("atlas", *names())
     raise GraphError(f"{name}: no graph of that name{suggest(name.lower(), known)}; names: {', '.join(known)}")
-
-
-def cache_folder() -> Path:
-    """Return `$PAIRRE_CACHE`, or `pairre` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."""
-    if own := os.environ.get("PAIRRE_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pairre"
 
 
 def locate(name: str, *, cache: Path | None = None) -> Path:

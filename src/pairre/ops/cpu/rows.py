@@ -118,10 +118,10 @@ def read_adam(adam: AdamTable, ids: Tensor, groups: Groups, clock: Tensor) -> Te
     return read_rows(adam.table, ids)
 
 
-def adam_rows(adam: AdamTable, groups: Groups, gradient: Tensor, clock: Tensor) -> None:
+def adam_rows(adam: AdamTable, groups: Groups, values: Tensor, gradient: Tensor, clock: Tensor) -> None:
     """As `reference.adam_rows`."""
     if _half(adam.table):
-        reference.adam_rows(adam, groups, gradient, clock)
+        reference.adam_rows(adam, groups, values, gradient, clock)
         return
     rows, starts = _starts(groups)
     _settled(adam, rows, clock)

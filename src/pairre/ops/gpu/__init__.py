@@ -1,5 +1,9 @@
 """Kernels for CUDA devices, in Triton and, where arithmetic is the limit, in CUDA C++."""
 
+import os
+
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # a product and a sum are one instruction, in later versions too
+
 from pairre.ops.gpu.batch import draw, known_mask
 from pairre.ops.gpu.compare import pairs
 from pairre.ops.gpu.loss import self_adversarial, unit_rows

@@ -30,7 +30,9 @@ def _bits(stream, counter):
 @triton.jit
 def _integers(stream, counter, below):
     """`randomness.integers`."""
-    return ((_bits(stream, counter) >> 1) % below.to(tl.uint64)).to(tl.int64)
+    x = _bits(stream, counter)
+    below = below.to(tl.uint64)
+    return (((x >> 32) * below + ((x & 0xFFFFFFFF) * below >> 32)) >> 32).to(tl.int64)
 
 
 @triton.jit
@@ -38,8 +40,10 @@ def _shift(stream, place, rows, columns, ROUNDS: tl.constexpr):
     """`randomness.permute`, once over the grid."""
     row, column = place // columns, place % columns
     for i in tl.static_range(ROUNDS):
-        row = (row + _integers(stream, 2 * i + 2 * ROUNDS * column, rows)) % rows
-        column = (column + _integers(stream, 2 * i + 1 + 2 * ROUNDS * row, columns)) % columns
+        row += _integers(stream, 2 * i + 2 * ROUNDS * column, rows)
+        row = tl.where(row >= rows, row - rows, row)
+        column += _integers(stream, 2 * i + 1 + 2 * ROUNDS * row, columns)
+        column = tl.where(column >= columns, column - columns, column)
     return row * columns + column
 
 

@@ -11,9 +11,8 @@
 //
 // Gradients. A thread owns FT features (a warp: 32 FT neighbours) and TN candidates, whose values and gradients stay in
 // registers while it walks over the block's share of the queries, MB at a time. The WARPS warps of a block share
-// features and differ in candidates; their sums for queries and scales meet in shared memory. The sign of q − w c is
-// that of w times that of t − c, where t is q / w rounded down: exact for every c but where q = w c. It takes two
-// operands instead of three, and fetching operands from registers is what bounds the loop.
+// features and differ in candidates; their sums for queries and scales meet in shared memory. An element takes five
+// instructions, three of them with three operands: fetching those from the registers is what bounds the loop.
 
 __device__ __forceinline__ unsigned address(const void *shared) {
     unsigned result;
@@ -97,8 +96,7 @@ template <int BM, int BN, int TM, int TN, int BK, int UNROLL> struct Tile {
                 FOR(i, TM, 1) FOR(j, TN, 1)
                     acc[i][j] = __fadd_rn(acc[i][j], fabsf(__fmaf_rn(-b[i], e[j], a[i])));
             }
-            at += ahead;
-            ahead = -ahead;
+            at += ahead, ahead = -ahead;
         }
         copies_done();  // of an empty range
     }
@@ -204,22 +202,20 @@ __global__ void __launch_bounds__(32)
 
 // ---------------------------------------------------------------------------------------------------------- gradients
 
-__device__ __forceinline__ float flip(float value, float by) {  // the sign of value, where by has one
+__device__ __forceinline__ float flip(float value, float by) {  // value, negated where by is negative
     return __uint_as_float(__float_as_uint(value) ^ (__float_as_uint(by) & 0x80000000u));
 }
 
 // Given g [B, N] and s = g sign(q − w c): dq = −Σ_n s and dw = Σ_n s c in dqw [tiles of candidates, 2, B, D], and
-// dc = Σ_b s w, over the queries of this block, in dc [chunks, N, D]. Each step is taken for GROUP candidates before the
-// next: instructions in a row then share an operand. FORM: 1 compares c with t, 4 unrolls two queries.
-template <int FT, int TN, int WARPS, int MB, int BLOCKS, int GROUP, int FORM>
+// dc = Σ_b s w, over the queries of this block, in dc [chunks, N, D].
+template <int FT, int TN, int WARPS, int MB, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     gradients(const float *q, const float *w, const float *c, const float *g, float *dqw, float *dc, int B, int N,
               int D, int chunk) {
     constexpr int THREADS = WARPS * 32, BN = TN * WARPS, BD = 32 * FT;
-    constexpr int BUFFER = MB * (BN + 2 * BD);  // g [MB, BN]; pairs of q or t and w or |w| [MB, BD]
-    constexpr int ROWS = THREADS / BD, OWN = MB / ROWS;  // queries that the threads copy at a time, how often
-    constexpr int SUMS = MB * BD;
-    static_assert(THREADS % BD == 0 && MB % ROWS == 0 && TN % GROUP == 0 && GROUP % 4 == 0);
+    constexpr int BUFFER = MB * (BN + 2 * BD);  // g [MB, BN]; pairs of q and w [MB, BD]
+    constexpr int ROWS = THREADS / BD, OWN = MB / ROWS, SUMS = MB * BD;  // queries copied at a time, how often
+    static_assert(THREADS % BD == 0 && MB % ROWS == 0 && TN % 4 == 0);
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
     const int d0 = blockIdx.x * BD, n0 = blockIdx.y * BN, first = blockIdx.z * chunk, last = min(first + chunk, B);
     const int row = tid / BD, d = d0 + tid % BD;  // what this thread copies and stores
@@ -235,34 +231,25 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
             else copy<4>(to + at * 4, g + m * N + n, m < last && n < N);
         }
     };
-    float next_q[OWN], next_w[OWN], own_w[OWN] = {}, last_w[OWN];
+    float2 next[OWN];
     const auto fetch = [&](int m0) {
         FOR(i, OWN, 1) {
             const int m = m0 + row + i * ROWS;
             const bool inside = m < last && d < D;
-            next_q[i] = inside ? q[m * D + d] : 0.0f;
-            next_w[i] = inside ? w[m * D + d] : 1.0f;
+            next[i] = inside ? make_float2(q[m * D + d], w[m * D + d]) : make_float2(0.0f, 0.0f);
         }
     };
     const auto place = [&](float *to) {
-        FOR(i, OWN, 1) {
-            const float t = FORM & 1 ? __fdiv_rd(next_q[i], next_w[i]) : next_q[i];
-            ((float2 *)(to + MB * BN))[tid + i * THREADS] = make_float2(t, FORM & 1 ? fabsf(next_w[i]) : next_w[i]);
-            last_w[i] = own_w[i], own_w[i] = next_w[i];
-        }
+        FOR(i, OWN, 1)((float2 *)(to + MB * BN))[tid + i * THREADS] = next[i];
     };
-    // Adds the warps' sums of the queries from m0 and stores them.
+    // Adds the warps' sums of the queries from m0.
     const auto finish = [&](int m0, const float2 *from) {
         FOR(i, OWN, 1) {
             float2 total = make_float2(0.0f, 0.0f);
-            FOR(k, WARPS, 1) {
-                const float2 part = from[k * SUMS + tid + i * THREADS];
-                total.x += part.x, total.y += part.y;
-            }
-            const int m = m0 + row + i * ROWS;
+            const int at = tid + i * THREADS, m = m0 + row + i * ROWS;
+            FOR(k, WARPS, 1) total.x += from[k * SUMS + at].x, total.y += from[k * SUMS + at].y;
             if (m >= last || d >= D) continue;
-            dqw[m * D + d] = FORM & 1 ? flip(total.x, last_w[i]) : total.x;
-            dqw[(B + m) * D + d] = FORM & 1 ? flip(total.y, last_w[i]) : total.y;
+            dqw[m * D + d] = total.x, dqw[(B + m) * D + d] = total.y;
         }
     };
 
@@ -276,41 +263,39 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
         de[f][j] = 0.0f;
     }
     place(at);
-    float2 *sums = (float2 *)(at + 2 * BUFFER), *sums_before = sums + WARPS * SUMS;
-    int ahead = BUFFER;  // from the buffer that is read to the one that is filled
+    float2 *sums = (float2 *)(at + 2 * BUFFER);
+    int ahead = BUFFER, other = WARPS * SUMS;  // from the buffer that is read to the one that is filled; those of sums
 #pragma unroll 1
     for (int m0 = first; m0 < last; m0 += MB) {
         copies_done();
         __syncthreads();
         stage(m0 + MB, address(at + ahead));  // zeros after the last
         fetch(m0 + MB);
-        if (m0 > first) finish(m0 - MB, sums_before);
+        if (m0 > first) finish(m0 - MB, sums + other);
         const float *up = at + warp * TN;
         const float2 *own = (const float2 *)(at + MB * BN) + lane;
         float2 *to = sums + warp * SUMS + lane;
-#pragma unroll(FORM & 4 ? 2 : 1)
+#pragma unroll 1
         for (int m = 0; m < MB; m++, up += BN, own += BD, to += BD) {
             float2 a[FT], sum[FT];
-            float s[GROUP], v[GROUP][FT];
             FOR(f, FT, 1) a[f] = own[f * 32], sum[f] = make_float2(0.0f, 0.0f);
-            FOR(j0, TN, GROUP) {
-                FOR(k, GROUP, 4) *(float4 *)(s + k) = *(const float4 *)(up + j0 + k);
-#define EACH FOR(k, GROUP, 1) FOR(f, FT, 1)
-#define E e[f][j0 + k]
-                EACH v[k][f] = flip(s[k], FORM & 1 ? __fsub_rn(a[f].x, E) : __fmaf_rn(-a[f].y, E, a[f].x));
-                EACH sum[f].x -= v[k][f];
-                EACH sum[f].y = __fmaf_rn(v[k][f], E, sum[f].y);
-                EACH de[f][j0 + k] = __fmaf_rn(v[k][f], a[f].y, de[f][j0 + k]);
+            FOR(j0, TN, 4) {
+                float s[4];
+                *(float4 *)s = *(const float4 *)(up + j0);
+                FOR(k, 4, 1) FOR(f, FT, 1) {
+                    const float x = e[f][j0 + k], v = flip(s[k], __fmaf_rn(-a[f].y, x, a[f].x));
+                    sum[f].x -= v;
+                    sum[f].y = __fmaf_rn(v, x, sum[f].y);
+                    de[f][j0 + k] = __fmaf_rn(v, a[f].y, de[f][j0 + k]);
+                }
             }
             FOR(f, FT, 1) to[f * 32] = sum[f];
         }
         place(at + ahead);
-        at += ahead, ahead = -ahead;
-        float2 *const swap = sums;
-        sums = sums_before, sums_before = swap;
+        at += ahead, ahead = -ahead, sums += other, other = -other;
     }
     __syncthreads();
-    if (first < last) finish(first + (last - first - 1) / MB * MB, sums_before);
+    if (first < last) finish(first + (last - first - 1) / MB * MB, sums + other);
     copies_done();
     FOR(f, FT, 1) FOR(j, TN, 1) {
         const int n = n0 + warp * TN + j, d = d0 + f * 32 + lane;

@@ -20,6 +20,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pairre.files import cache_folder
+
 _log = logging.getLogger("pairre")
 
 
@@ -81,7 +83,7 @@ def _compiled(name: str, capability: tuple[int, int]) -> bytes:
     version = (ctypes.c_int * 2)()
     _check(_compiler().nvrtcVersion(ctypes.byref(version, 0), ctypes.byref(version, 4)))
     key = hashlib.sha256(repr((source, options, name, *version)).encode()).hexdigest()
-    path = Path(os.environ.get("PAIRRE_CACHE") or os.path.expanduser("~/.cache/pairre"), "kernels", key)  # noqa: PTH111
+    path = cache_folder() / "kernels" / key
     with contextlib.suppress(OSError):
         return path.read_bytes()
     result = _compile(source, name.encode(), options)
@@ -173,8 +175,6 @@ class _Strip(NamedTuple):
     warps: int
     queries: int  # at a time
     blocks: int
-    group: int
-    form: int
 
     @property
     def shared(self) -> int:
@@ -185,8 +185,8 @@ _LARGE = _Tile(128, 128, 8, 16, 16, 4, 2)
 _MEDIUM = _Tile(64, 128, 8, 8, 16, 4, 3)
 _SMALL = _Tile(64, 64, 4, 8, 16, 4, 6)
 _TINY = _Tile(32, 32, 4, 4, 16, 16, 8)
-_WIDE_STRIP = _Strip(1, 32, 8, 16, 2, 32, 1)
-_STRIP = _Strip(1, 16, 8, 8, 2, 16, 1)
+_WIDE_STRIP = _Strip(1, 32, 8, 16, 2)
+_STRIP = _Strip(1, 16, 8, 8, 2)
 
 
 def _kernel(name: str, shape: _Tile | _Strip) -> str:
@@ -276,7 +276,7 @@ def _gradients(
 
 
 def shared_gradients(q: Tensor, w: Tensor, c: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of q, w and c, given those of the scores, g [B, N]; at 0, |x| has one of its two slopes."""
+    """Gradients of q, w and c, given those of the scores, g [B, N]; at 0, |x| has the slope its sign bit says."""
     if len(q) == 0 or len(c) == 0:
         return torch.zeros_like(q), torch.zeros_like(w), torch.zeros_like(c)
     return _gradients(q, w, c, g, _WIDE_STRIP if len(c) > 128 else _STRIP, None)

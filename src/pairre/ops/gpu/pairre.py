@@ -89,7 +89,7 @@ def _backward(ENTITY, RELATION, C, DP, DQ, DW, DC, DENTITY, DRELATION, batch, D,
 
 def _options(dim: int) -> dict[str, int]:
     width = triton.next_power_of_2(dim)
-    return {"BD": width, "num_warps": max(1, min(16, width // 256))}
+    return {"BD": width, "num_warps": max(1, min(16, width // 128))}
 
 
 class _Scores(torch.autograd.Function):

@@ -71,18 +71,19 @@ def _rates(RATES, step, end):
 
 @triton.jit
 def _catch_up(x, m, v, seen, now, RATES, beta1, beta2, eps, log1, log2, LONGEST: tl.constexpr):
-    """What the steps from `seen` to `now` do to a row that they do not touch."""
+    """What the steps from `seen` to `now` do to a row that they do not touch: each decays the moments and moves it."""
     seen = tl.where(seen < 0, now, seen)
     end = tl.minimum(now, seen + LONGEST)
+    push, spread, decay = m, tl.sqrt(v), tl.sqrt(beta2)
     rate, root = _rates(RATES, seen, end)
     for j in range(seen, end):
         following, following_root = _rates(RATES, j + 1, end)  # asked for before it is needed
-        m = beta1 * m
-        v = beta2 * v
-        x = x - rate * m / (tl.sqrt(v) * root + eps)
+        push = beta1 * push
+        spread = decay * spread
+        x = x - rate * push / (spread * root + eps)
         rate, root = following, following_root
-    rest = (now - end).to(tl.float32)
-    return x, m * tl.exp2(rest * log1), v * tl.exp2(rest * log2)
+    missed = (now - seen).to(tl.float32)
+    return x, m * tl.exp2(missed * log1), v * tl.exp2(missed * log2)
 
 
 @triton.jit
@@ -135,20 +136,20 @@ def _mark(SEEN, IDS, CLOCK, num, BLOCK: tl.constexpr):
 
 @triton.jit
 def _total(ORDER, G, first, end, D, rd, UNROLL: tl.constexpr):
-    """The sum of the gradients of one row, in order."""
-    g = tl.zeros_like(rd).to(tl.float32)
-    for j0 in range(first, end, UNROLL):
+    """The sum of the gradients of one row, in order; most rows have one."""
+    g = tl.load(G + tl.load(ORDER + first).to(tl.int64) * D + rd, mask=rd < D, other=0.0)
+    for j0 in range(first + 1, end, UNROLL):
         for i in tl.static_range(UNROLL):
             j = j0 + i
             source = tl.load(ORDER + j, mask=j < end, other=0).to(tl.int64)
-            g += tl.load(G + source * D + rd, mask=(rd < D) & (j + tl.zeros_like(rd) < end), other=0.0).to(tl.float32)
+            g += tl.load(G + source * D + rd, mask=(rd < D) & (j + tl.zeros_like(rd) < end), other=0.0)
     return g
 
 
 @triton.jit
 def _adam(
-    TABLE, MEAN, SQUARE, SEEN, RATES, IDS, ORDER, ENDS, G, CLOCK, D, beta1, beta2, eps, log1, log2,
-    LAZY: tl.constexpr, LONGEST: tl.constexpr, BD: tl.constexpr,
+    TABLE, MEAN, SQUARE, SEEN, RATES, IDS, ORDER, ENDS, VALUES, G, CLOCK, D, beta1, beta2, eps, log1, log2,
+    LAZY: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """The program at the first of a run of equal ids moves that row; the others have nothing to do."""
     u = tl.program_id(0)
@@ -157,14 +158,16 @@ def _adam(
     if row != previous:
         rd = tl.program_id(1) * BD + tl.arange(0, BD)
         place, inside = row * D + rd, rd < D
-        x = tl.load(TABLE + place, mask=inside, other=0.0).to(tl.float32)
         m = tl.load(MEAN + place, mask=inside, other=0.0)
         v = tl.load(SQUARE + place, mask=inside, other=0.0)
+        x = tl.load(VALUES + tl.load(ORDER + u).to(tl.int64) * D + rd, mask=inside, other=0.0)
         now = tl.load(CLOCK).to(tl.int32)
-        g = _total(ORDER, G, u, tl.load(ENDS + u).to(tl.int32), D, rd, 8)
+        g = _total(ORDER, G, u, tl.load(ENDS + u).to(tl.int32), D, rd, 4)
         if LAZY:
             seen = tl.load(SEEN + row)
-            x, m, v = _catch_up(x, m, v, seen, now, RATES, beta1, beta2, eps, log1, log2, LONGEST)
+            missed = tl.where(seen < 0, 0, now - seen).to(tl.float32)
+            m = m * tl.exp2(missed * log1)
+            v = v * tl.exp2(missed * log2)
         rate, root = _rates(RATES, now, now + 1)
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g * g
@@ -184,7 +187,7 @@ def _adagrad(TABLE, SQUARE, RATES, IDS, ORDER, ENDS, G, CLOCK, D, eps, BD: tl.co
         now = tl.load(CLOCK).to(tl.int32)
         rate = tl.load(RATES + 2 * now)
         rd = tl.arange(0, BD)
-        g = _total(ORDER, G, u, tl.load(ENDS + u).to(tl.int32), D, rd, 8)
+        g = _total(ORDER, G, u, tl.load(ENDS + u).to(tl.int32), D, rd, 4)
         total = tl.load(SQUARE + row) + tl.sum(g * g, axis=0) / D
         x = tl.load(TABLE + row * D + rd, mask=rd < D, other=0.0).to(tl.float32)
         x = x - rate / (tl.sqrt(total) + eps) * g
@@ -236,16 +239,15 @@ def settle(adam: AdamTable, clock: Tensor) -> None:
         torch.where(adam.seen < 0, adam.seen, clock.int(), out=adam.seen)
 
 
-def adam_rows(adam: AdamTable, groups: Groups, gradient: Tensor, clock: Tensor) -> None:
+def adam_rows(adam: AdamTable, groups: Groups, values: Tensor, gradient: Tensor, clock: Tensor) -> None:
     """As `reference.adam_rows`."""
     num, dim = gradient.shape
     if num:
         tensors, constants = _settings(adam)
         programs, options = _blocks(dim)
         _adam[(num, programs)](
-            *(*tensors, groups.ids, groups.order, groups.ends, gradient.contiguous(), clock, dim, *constants),
+            *(*tensors, groups.ids, groups.order, groups.ends, values, gradient.contiguous(), clock, dim, *constants),
             LAZY=adam.seen is not None,
-            LONGEST=LONGEST,
             **options,
         )
         _seen(adam, groups.ids, clock)

@@ -110,22 +110,26 @@ def settle(adam: AdamTable, clock: Tensor) -> None:
         adam.seen[adam.seen >= 0] = int(clock)
 
 
-def _total(groups: Groups, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Distinct ids and the sums of their gradients."""
-    rows, place = torch.unique_consecutive(groups.ids, return_inverse=True)
+def _total(groups: Groups, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct ids, where each first stood, and the sums of their gradients."""
+    rows, place, count = torch.unique_consecutive(groups.ids, return_inverse=True, return_counts=True)
     total = torch.zeros(len(rows), gradient.shape[1], dtype=gradient.dtype, device=gradient.device)
     total.index_add_(0, place, gradient[groups.order])
-    return rows[rows >= 0], total[rows >= 0]
+    first = groups.order[count.cumsum(0) - count]
+    return rows[rows >= 0], first[rows >= 0], total[rows >= 0]
 
 
-def adam_rows(adam: AdamTable, groups: Groups, gradient: Tensor, clock: Tensor) -> None:
-    """Step `clock` of Adam (Kingma & Ba, 2015); `gradient` [U, D] is that of the ids as they stood."""
-    rows, total = _total(groups, gradient)
-    x, m, v = _caught_up(adam, rows, clock)
+def adam_rows(adam: AdamTable, groups: Groups, values: Tensor, gradient: Tensor, clock: Tensor) -> None:
+    """Step `clock` of Adam (Kingma & Ba, 2015).
+
+    `values` [U, D] are the rows as `read_adam` gave them, `gradient` [U, D] is theirs.
+    """
+    rows, first, total = _total(groups, gradient)
+    _, m, v = _caught_up(adam, rows, clock)
     rate, root = adam.rates[int(clock)].tolist()
     m = m * BETA1 + total * (1 - BETA1)
     v = v * BETA2 + total * total * (1 - BETA2)
-    adam.table[rows] = narrow(x - rate * m / (v.sqrt() * root + EPS), adam.table.dtype, rows, clock)
+    adam.table[rows] = narrow(values[first] - rate * m / (v.sqrt() * root + EPS), adam.table.dtype, rows, clock)
     adam.mean[rows], adam.square[rows] = m, v
     if adam.seen is not None:
         adam.seen[rows] = int(clock) + 1
@@ -133,7 +137,7 @@ def adam_rows(adam: AdamTable, groups: Groups, gradient: Tensor, clock: Tensor) 
 
 def adagrad_rows(table: Tensor, square: Tensor, rates: Tensor, groups: Groups, gradient: Tensor, clock: Tensor) -> None:
     """One step of row-wise Adagrad: one accumulator a row, the mean square of its gradients summed over steps."""
-    rows, total = _total(groups, gradient)
+    rows, _, total = _total(groups, gradient)
     s = square[rows] + total.square().mean(-1)
     square[rows] = s
     change = total * (rates[int(clock), 0].to(s.dtype) / (s.sqrt() + 1e-10))[:, None]
