@@ -50,7 +50,7 @@ class Trainer:
     def _step(self, side: Side) -> None:
         """Batch → rows → scores → loss → gradients → rows moved."""
         batch = self.sampler.batch(side, self.clock)
-        others, place = (batch.negatives.flatten(), None) if batch.share > 1 else _distinct(batch, self.graph)
+        others, place = (batch.negatives.flatten(), None) if batch.share > 1 else _distinct(batch.negatives, self.graph.num_entities)
         ids = {"entity": torch.cat([batch.anchor, batch.true, others]), "relation": batch.relation}
         with self._aside.work():
             groups = {name: self.sampler.kernels.group(ids[name]) for name in ids}
@@ -121,10 +121,17 @@ class Trainer:
         return named
 
 
-def _distinct(batch: Batch, graph: Graph) -> tuple[Tensor, Tensor]:
-    """Each negative once, filled up with −1 to a size that does not depend on them, and where [B, K] each is found."""
-    flat, order = batch.negatives.flatten().sort(stable=True)
-    new = torch.cat([flat.new_ones(1), (flat[1:] != flat[:-1]).long()])
-    slot = new.cumsum(0) - 1
-    ids = flat.new_full((min(len(flat), graph.num_entities),), -1).scatter_(0, slot, flat)
-    return ids, torch.empty_like(flat).scatter_(0, order, slot).view(batch.negatives.shape)
+def _distinct(negatives: Tensor, num_entities: int) -> tuple[Tensor, Tensor]:
+    """Each negative once, filled up with −1 to a size that does not depend on them, and where each is found there."""
+    flat = negatives.flatten()
+    size = min(len(flat), num_entities)
+    if num_entities <= 8 * len(flat):  # then a look at every entity costs less than a sort
+        there = flat.new_zeros(num_entities).index_fill_(0, flat, 1)
+        slot = there.cumsum(0) - 1
+        everyone = torch.arange(num_entities, device=flat.device)
+        ids = flat.new_full((size + 1,), -1).scatter_(0, torch.where(there > 0, slot, size), everyone)
+        return ids[:size], slot[flat].view(negatives.shape)
+    ordered, order = flat.sort(stable=True)
+    slot = torch.cat([flat.new_zeros(1), (ordered[1:] != ordered[:-1]).long()]).cumsum(0)
+    ids = flat.new_full((size,), -1).scatter_(0, slot, ordered)
+    return ids, torch.empty_like(flat).scatter_(0, order, slot).view(negatives.shape)

@@ -1,0 +1,548 @@
+"""How near is each GPU kernel to what the chip can do?
+
+The ceilings are measured in the same run: lane instructions a second of loops that touch nothing but registers, and
+bytes a second, read plus written, of a copy larger than the L2 cache and of one that fits it.
+
+    python benchmarks/roofline.py [PART …] [--quick] [--keep | --json FILE]
+
+How counts are made. Instructions are those that the formula asks for, an element at a time: FADD, FMUL, FFMA, LOP3 and
+MUFU are one each; addresses, loads, loops and what a kernel computes twice are not among them. An element is a (query,
+candidate, feature), or what the entry says. Each entry states its instructions an element, by the ceiling they are held
+against: `issue` (FFMA with operands that repeat), `forward` (FFMA, FADD) and `backward` (FFMA, LOP3, FADD, FFMA, FFMA:
+three different operands take longer to fetch); `special` are the roots, quotients, exponentials and logarithms among
+them (MUFU), which have a unit of their own. Bytes are those of each input once and each output once, of gathered rows
+each row that is touched once; forward and backward are two passes, and what lies between kernels is not needed.
+
+A share is the time that the ceiling would need, divided by the time taken: the median of replays of a CUDA graph of
+many launches. There, what fits the L2 stays in it. So `bound` holds needed bytes of up to half the L2 against the copy
+within it, and more against the copy in device memory: "arithmetic" or "memory" is the larger share, "latency" is said
+where both are under 30 %.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import itertools
+import math
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import machine
+from pairre.graph.index import KnownTriples
+from pairre.ops import AdamTable, gpu
+from pairre.ops.gpu import native
+from pairre.ops.reference.batch import Plan
+from pairre.ops.reference.compare import Kind
+from pairre.randomness import key
+
+triton_compare = importlib.import_module("pairre.ops.gpu.compare")  # the package has a function of that name
+triton_count = importlib.import_module("pairre.ops.gpu.count")
+
+DEVICE = "cuda:0"
+SHAPES = [(1024, 256, 1500), (512, 128, 200)]  # queries, candidates, features
+ENTITIES, RELATIONS, TRIPLES, DIM, BATCH, NEGATIVES = 14541, 237, 272115, 1500, 1024, 256  # FB15k-237 as published
+EVALUATED, COUNTED = 4096, 1024  # queries that the CUDA C++ kernels rank at a time, and those that both kinds do
+MEMBERS = 100  # known entities of a query, on average
+OWN_ROWS, OWN_PLACES = 10000, 64
+MISSED = 6  # steps that an entity's row has missed when it is read, on average
+TURNS = 8  # sets of ids that take turns, so that rows come from memory
+
+LATENCY = 0.3  # below this share of both ceilings
+
+# ----------------------------------------------------------------------------------------------------------- ceilings
+
+CEILING = r"""
+#define FOR(i, end) _Pragma("unroll") for (int i = 0; i < (end); i++)
+
+template <int MIX> __global__ void __launch_bounds__(256, 2) ceiling(const float *in, float *out, int rounds) {
+    in += threadIdx.x % 32;
+    float x[16], y[16], acc[32], a[4], b[4], p = in[0], t = in[32], u = in[64], sum = 0, dot = 0;
+    FOR(i, 16) x[i] = in[(i + 3) * 32], y[i] = in[(i + 19) * 32];
+    FOR(i, 32) acc[i] = in[(i + 35) * 32];
+    FOR(i, 4) a[i] = in[(i + 67) * 32], b[i] = in[(i + 71) * 32];
+#pragma unroll 4
+    for (int r = 0; r < rounds; r++) {
+        if (MIX == 0) FOR(k, 2) FOR(i, 32) acc[i] = __fmaf_rn(acc[i], t, u);
+        if (MIX == 1) {
+            FOR(i, 4) a[i] += p;
+            FOR(i, 4) FOR(j, 8) acc[i * 8 + j] += fabsf(__fmaf_rn(-b[i], x[j], a[i]));
+        }
+        if (MIX == 2) {
+            t += p, u += p;
+            float v[16];
+            FOR(j, 16) {
+                const unsigned sign = __float_as_uint(__fmaf_rn(-u, x[j], t)) & 0x80000000u;
+                v[j] = __uint_as_float(__float_as_uint(y[j]) ^ sign);
+            }
+            FOR(j, 16) sum -= v[j];
+            FOR(j, 16) dot = __fmaf_rn(v[j], x[j], dot);
+            FOR(j, 16) acc[j] = __fmaf_rn(v[j], u, acc[j]);
+        }
+        if (MIX == 3) FOR(k, 2) FOR(i, 32) asm volatile("rsqrt.approx.ftz.f32 %0, %0;" : "+f"(acc[i]));
+    }
+    FOR(i, 32) sum += acc[i];
+    FOR(i, 4) sum += a[i];
+    out[blockIdx.x * 256 + threadIdx.x] = sum + dot;
+}
+"""
+MIXES = {  # template argument, instructions a round, what they are
+    "issue": (0, 64, "FFMA, two of its operands always the same"),
+    "forward": (1, 68, "FFMA, FADD"),
+    "backward": (2, 82, "FFMA, LOP3, FADD, FFMA, FFMA"),
+    "special": (3, 64, "MUFU"),
+}
+COPIES = {"copy": 2**30, "l2_copy": 2**23}  # bytes copied: the second reads and writes 16 MiB in all
+
+
+def microseconds(call: Callable[[], object], rep: int) -> float:
+    """Median of a call inside a graph of many; its stream does not wait for what filled the inputs, so we do."""
+    from triton.testing import do_bench_cudagraph
+
+    torch.cuda.synchronize()
+    return 1e3 * float(do_bench_cudagraph(call, rep=rep, return_mode="median"))
+
+
+def ceilings(rep: int) -> dict[str, dict[str, Any]]:
+    """What the chip does a second, by name: lane instructions and bytes."""
+    result: dict[str, dict[str, Any]] = {}
+    library = native._compiled
+
+    def compiled(name: str, capability: tuple[int, int]) -> bytes:
+        if not name.startswith("ceiling"):
+            return library(name, capability)
+        options = [b"--gpu-architecture=sm_%d%d" % capability, b"--std=c++17"]
+        return native._compile(CEILING.encode(), name.encode(), options)
+
+    native._compiled = compiled
+    try:
+        processors, rounds = torch.cuda.get_device_properties(DEVICE).multi_processor_count, 2000
+        source = torch.rand(75 * 32, device=DEVICE)
+        out = torch.empty(2 * processors * 256, device=DEVICE)
+        for name, (mix, count, what) in MIXES.items():
+            launch = functools.partial(
+                native._launch, f"ceiling<{mix}>", (2 * processors, 1, 1), 256, 0, source, out, rounds
+            )
+            rate = len(out) * rounds * count / microseconds(launch, rep) * 1e6
+            result[name] = {"per_second": rate, "unit": "lane instructions", "what": what}
+            result[name]["lanes_of_128_ghz"] = rate / processors / 128 / 1e9
+    finally:
+        native._compiled = library
+    for name, length in COPIES.items():
+        here, there = (torch.rand(length // 4, device=DEVICE) for _ in range(2))
+        rate = 2 * length / microseconds(functools.partial(there.copy_, here), rep) * 1e6
+        what = f"copy of {length // 2**20} MiB, read plus written"
+        result[name] = {"per_second": rate, "unit": "bytes", "what": what}
+    for name, value in result.items():
+        print(f"{name:10s} {value['per_second'] / 1e12:7.2f} T {value['unit']} a second: {value['what']}", flush=True)
+    return result
+
+
+# -------------------------------------------------------------------------------------------------------- measurements
+
+
+class Bench:
+    """Times kernels and holds them against the ceilings; without ceilings it only runs each once, which compiles it."""
+
+    def __init__(self, rates: dict[str, float] | None, rep: int = 0) -> None:
+        self.rates, self.rep = rates, rep
+        self.kernels: list[dict[str, Any]] = []
+
+    def time(
+        self,
+        kernel: str,
+        shape: Sequence[int],
+        call: Callable[[], object],
+        instructions: dict[str, float],
+        elements: float,
+        moved: float,
+        note: str = "",
+    ) -> float:
+        """Microseconds of a call, NaN where it failed; `instructions` are those of an element, by ceiling."""
+        try:
+            if self.rates is None:
+                call()
+                return math.nan
+            taken = microseconds(call, self.rep)
+        except Exception as error:  # noqa: BLE001
+            return self.fail(kernel, shape, error)
+        self.record(kernel, shape, taken, instructions, elements, moved, note)
+        return taken
+
+    def fail(self, kernel: str, shape: Sequence[int], error: Exception) -> float:
+        """Note an error instead of a time."""
+        self.kernels.append({"kernel": kernel, "shape": list(shape), "error": repr(error)[:500]})
+        print(f"{kernel:44s} {error!r:.300s}", flush=True)
+        return math.nan
+
+    def record(
+        self,
+        kernel: str,
+        shape: Sequence[int],
+        taken: float,
+        instructions: dict[str, float],
+        elements: float,
+        moved: float,
+        note: str = "",
+    ) -> None:
+        """Keep a time with what it means."""
+        assert self.rates is not None
+        units = {name: number * elements / self.rates[name] * 1e6 for name, number in instructions.items()}
+        special = units.pop("special", 0.0)
+        arithmetic = max(sum(units.values()), special) / taken
+        copy, l2_copy = (moved / self.rates[name] * 1e6 / taken for name in COPIES)
+        fits = moved <= torch.cuda.get_device_properties(DEVICE).L2_cache_size / 2
+        memory = l2_copy if fits else copy
+        bound = "arithmetic" if arithmetic >= memory else "memory"
+        entry: dict[str, Any] = {
+            "kernel": kernel,
+            "shape": list(shape),
+            "us": taken,
+            "elements": elements,
+            "instructions_an_element": instructions,
+            "needed_instructions": elements * sum(n for name, n in instructions.items() if name != "special"),
+            "needed_bytes": moved,
+            "arithmetic_share": arithmetic,
+            "copy_share": copy,
+            "l2_copy_share": l2_copy,
+            "bytes_held_against": "L2" if fits else "device memory",
+            "bound": bound if max(arithmetic, memory) >= LATENCY else "latency",
+        }
+        self.kernels.append({**entry, "note": note} if note else entry)
+        print(
+            f"{kernel:44s} {' × '.join(map(str, shape)):>20s} {taken:9.1f} us"
+            f" {entry['needed_instructions'] / 1e6:10.1f} M instructions {arithmetic:6.1%}"
+            f" {moved / 1e6:8.1f} MB {copy:6.1%} (L2 {l2_copy:6.1%}) {entry['bound']}",
+            flush=True,
+        )
+
+
+def size(*tensors: Tensor | None) -> int:
+    """Bytes of tensors."""
+    return sum(t.numel() * t.element_size() for t in tensors if t is not None)
+
+
+def both(*parts: dict[str, float]) -> dict[str, float]:
+    """Instructions of two passes."""
+    return {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, device=DEVICE)
+
+
+def below(number: int, *shape: int) -> Tensor:
+    return torch.randint(number, shape, device=DEVICE)
+
+
+def differentiate(score: Callable[..., Tensor | tuple[Tensor, ...]], tables: Sequence[Tensor], upstream: Any) -> None:
+    """Forward and backward; the leaves are new, so that nothing of autograd hangs on another stream."""
+    leaves = [t.detach().requires_grad_() for t in tables]
+    torch.autograd.grad(score(*leaves), leaves, upstream)
+
+
+# -------------------------------------------------------------------------------------------------------------- parts
+
+COUNTS: dict[Kind, tuple[dict[str, float], dict[str, float], str]] = {  # a term: a feature, of "modulus" a complex one
+    "l1": ({"forward": 2}, {"backward": 5}, "x FFMA, Σ FADD; x FFMA, sign LOP3, dq FADD, dw FFMA, dc FFMA"),
+    "l2": ({"issue": 2}, {"issue": 5}, "x FFMA, Σ FFMA; x FFMA, slope FMUL, dq FADD, dw FFMA, dc FFMA"),
+    "modulus": (
+        {"issue": 8, "special": 1},
+        {"issue": 20, "special": 1},
+        "x 4 FFMA, |x| FMUL FFMA MUFU, Σ FADD; x 4, 1/|x| 3, slope 3, dq 2 FADD, dw 4 FFMA, dc 4 FFMA; "
+        "an element is a complex feature",
+    ),
+    "dot": ({"issue": 1}, {"issue": 2}, "Σ FFMA; dq FFMA, dc FFMA; with a gradient these are three calls of cuBLAS"),
+}
+
+
+def native_shared(bench: Bench) -> None:
+    """CUDA C++: scores and gradients of weighted L1."""
+    forward, backward, _ = COUNTS["l1"]
+    for shape in SHAPES:
+        num_q, num_c, dim = shape
+        q, w, c, g = normal(num_q, dim), normal(num_q, dim), normal(num_c, dim), normal(num_q, num_c)
+        elements, moved = math.prod(shape), size(q, w, c, g)
+        scores = functools.partial(native.shared_scores, q, w, c, None)
+        bench.time("native scores l1", shape, scores, forward, elements, moved)
+        gradients = functools.partial(native.shared_gradients, q, w, c, g)
+        bench.time("native gradients l1", shape, gradients, backward, elements, moved + size(q, w, c))
+
+
+def triton_shared(kind: Kind, bench: Bench) -> None:
+    """Triton: shared candidates, one kind."""
+    forward, backward, note = COUNTS[kind]
+    for shape in SHAPES:
+        num_q, num_c, dim = shape
+        q, c, g = normal(num_q, dim), normal(num_c, dim), normal(num_q, num_c)
+        w = None if kind == "dot" else normal(num_q, dim)
+        elements, moved = math.prod(shape) / (2 if kind == "modulus" else 1), size(q, w, c, g)
+        call = functools.partial(triton_compare.compare, kind, q, w, c)
+        bench.time(f"triton {kind} forward", shape, call, forward, elements, moved, f"{note}; sums are not split")
+        if w is None:
+            score, tables = lambda q, c: triton_compare.compare("dot", q, None, c), (q, c)
+        else:
+            score, tables = functools.partial(triton_compare.compare, kind), (q, w, c)
+            call = functools.partial(triton_compare._shared_scores, kind, q, w, c, None, True)
+            bench.time(f"triton {kind} forward in training", shape, call, forward, elements, moved, note)
+        call = functools.partial(differentiate, score, tables, g)
+        total = 2 * moved + size(*tables)
+        name = f"triton {kind} forward + backward"
+        bench.time(name, shape, call, both(forward, backward), elements, total, note)
+
+
+def triton_forms(bench: Bench) -> None:
+    """Triton: the other forms of L1."""
+    forward, backward, note = COUNTS["l1"]
+    compare, pairs = functools.partial(triton_compare.compare, "l1"), functools.partial(triton_compare.pairs, "l1")
+
+    num_q, _, dim = SHAPES[1]
+    q, w, c, ids = normal(num_q, dim), normal(num_q, dim), normal(OWN_ROWS, dim), below(OWN_ROWS, num_q, OWN_PLACES)
+    g, shape = normal(num_q, OWN_PLACES), (num_q, OWN_PLACES, dim)
+    moved, elements = size(q, w, ids, g) + len(ids.unique()) * dim * 4, math.prod(shape)
+    text = f"{note}; candidates from {OWN_ROWS} rows"
+    call = functools.partial(compare, q, w, c, ids)
+    bench.time("triton l1 own forward", shape, call, forward, elements, moved, text)
+
+    def own(q: Tensor, w: Tensor, c: Tensor) -> Tensor:
+        return compare(q, w, c, ids)
+
+    call, total = functools.partial(differentiate, own, (q, w, c), g), 2 * moved + size(q, w, c)
+    bench.time("triton l1 own forward + backward", shape, call, both(forward, backward), elements, total, text)
+
+    shape = (BATCH, RELATIONS, DIM)
+    q, w, c, r = normal(BATCH, DIM), normal(BATCH, DIM), normal(RELATIONS, DIM), normal(RELATIONS, DIM)
+    g, elements = normal(BATCH, RELATIONS), math.prod(shape)
+    moved, more, less = size(q, w, c, r, g), {"forward": 3}, {"backward": 7}
+    text = "x FMUL FFMA, Σ FADD; x FMUL FFMA, sign LOP3, four gradients FFMA"
+    call = functools.partial(compare, q, w, c, None, r)
+    bench.time("triton l1 weights forward", shape, call, more, elements, moved, text)
+
+    def weighted(q: Tensor, w: Tensor, c: Tensor, r: Tensor) -> Tensor:
+        return compare(q, w, c, None, r)
+
+    call, total = functools.partial(differentiate, weighted, (q, w, c, r), g), 2 * moved + size(q, w, c, r)
+    bench.time("triton l1 weights forward + backward", shape, call, both(more, less), elements, total, text)
+
+    for num_q, _, dim in SHAPES:
+        q, w, c, g = normal(num_q, dim), normal(num_q, dim), normal(num_q, dim), normal(num_q)
+        shape, moved = (num_q, dim), size(q, w, c, g)
+        call = functools.partial(pairs, q, w, c)
+        bench.time("triton l1 pairs forward", shape, call, forward, q.numel(), moved)
+        call, total = functools.partial(differentiate, pairs, (q, w, c), g), 2 * moved + size(q, w, c)
+        bench.time("triton l1 pairs forward + backward", shape, call, both(forward, backward), q.numel(), total)
+
+
+def evaluation(bench: Bench) -> None:
+    """Ranks: both ways to count, and true scores."""
+    forward, _, _ = COUNTS["l1"]
+    q, w, c = normal(EVALUATED, DIM), normal(EVALUATED, DIM), normal(ENTITIES, DIM)
+    own = below(ENTITIES, EVALUATED)
+    rows = c[own].contiguous()
+    true = native.true_scores(q, w, rows)
+    members = below(ENTITIES, EVALUATED, 2 * MEMBERS).sort(1).values.int().flatten().contiguous()
+    begin = torch.arange(EVALUATED, device=DEVICE) * 2 * MEMBERS
+    end = begin + below(2 * MEMBERS + 1, EVALUATED)
+    higher, equal = torch.zeros_like(begin), torch.zeros_like(begin)
+    note = f"{MEMBERS} entities of a query are left out on average; neither that nor counting is in the instructions"
+    for num in (EVALUATED, COUNTED):
+        shape, tables = (num, ENTITIES, DIM), (q[:num], w[:num], c)
+        lists = true[:num], begin[:num], end[:num], members, own[:num]
+        counts = higher[:num], equal[:num]
+        listed = 4 * int((end - begin)[:num].sum())
+        moved = size(*tables, *lists[:3], lists[4], *counts, *counts) + listed
+        elements = math.prod(shape)
+        call = functools.partial(native.count_above, *tables, *lists, 0, *counts)
+        bench.time("native count_above l1", shape, call, forward, elements, moved, note)
+        if num == COUNTED:
+            call = functools.partial(triton_count.count_above, "l1", *tables, *lists, 0)
+            bench.time("triton count_above l1", shape, call, forward, elements, moved, note)
+    call = functools.partial(native.true_scores, q, w, rows)
+    bench.time("native true_scores l1", (EVALUATED, DIM), call, forward, q.numel(), size(q, w, rows, true))
+
+
+def adam_table(num_rows: int, dim: int, missed: int, clock: int) -> AdamTable:
+    """A table in the middle of training, whose rows missed up to twice as many steps."""
+    seen = (clock - below(2 * missed + 1, num_rows)).int()
+    rates = torch.tensor([[1e-4, 1.0]], device=DEVICE).repeat(2 * clock, 1)
+    mean, square = 1e-3 * normal(num_rows, dim), 1e-6 * normal(num_rows, dim).abs()
+    return AdamTable(normal(num_rows, dim), mean, square, seen, rates)
+
+
+def rows(name: str, num: int, num_rows: int, dim: int, missed: int, bench: Bench) -> None:
+    """Rows of one table: ids sorted, rows read and moved. Sets of ids take turns, so that entities come from memory."""
+    shape, row, step = (num, num_rows, dim), 4 * dim, 500  # ids, rows, features; bytes of a row
+    clock = torch.tensor(step, device=DEVICE)
+    adam, values, gradient = adam_table(num_rows, dim, missed, step), normal(num, dim), normal(num, dim)
+    sets = [(ids, gpu.group(ids)) for ids in below(num_rows, TURNS, num)]
+    turns = itertools.cycle(sets)
+    distinct = sum(len(ids.unique()) for ids, _ in sets) / TURNS
+    assert adam.seen is not None
+    steps = sum(int((step - adam.seen[ids].long()).sum()) for ids, _ in sets) / TURNS  # that a call catches up
+
+    def group() -> None:
+        gpu.group(next(turns)[0])
+
+    note = "comparisons of a sort, log₂ of the number of ids for each; an element is an id"
+    bench.time(f"group {name}", (num,), group, {"issue": math.ceil(math.log2(num))}, num, 4 * 8 * num, note)
+
+    def read() -> None:
+        gpu.read_adam(adam, *next(turns), clock)
+
+    moved = (3 * distinct + num) * row + 8 * num + 4 * distinct
+    note = f"an element is a feature and a missed step, {steps / num:.1f} of a row: 3 FMUL, 2 FFMA, MUFU"
+    bench.time(f"read_adam {name}", shape, read, {"issue": 6, "special": 1}, steps * dim, moved, note)
+
+    def move() -> None:
+        gpu.adam_rows(adam, next(turns)[1], values, gradient, clock)
+
+    moved = (6 * distinct + num) * row + 24 * num + 8 * distinct
+    note = f"{distinct:.0f} distinct rows; decay 2 FMUL, mean FMUL FFMA, square 2 FMUL FFMA, move FMUL 2 FFMA 2 MUFU"
+    bench.time(f"adam_rows {name}", shape, move, {"issue": 12, "special": 2}, distinct * dim, moved, note)
+
+    square = torch.ones(num_rows, device=DEVICE)
+
+    def adagrad() -> None:
+        gpu.adagrad_rows(adam.table, square, adam.rates, next(turns)[1], gradient, clock)
+
+    moved = (2 * distinct + num) * row + 24 * num + 8 * distinct
+    note = f"{distinct:.0f} distinct rows; square FFMA, move FFMA"
+    bench.time(f"adagrad_rows {name}", shape, adagrad, {"issue": 2}, distinct * dim, moved, note)
+
+
+def batch(bench: Bench) -> None:
+    """The batch of a step: its triples and negatives, and which of these are known."""
+    triples = torch.stack([below(n, TRIPLES) for n in (ENTITIES, RELATIONS, ENTITIES)], 1).int()
+    weight, clock = torch.ones(TRIPLES, device=DEVICE), torch.tensor(500, device=DEVICE)
+    plan = Plan(triples, weight, BATCH, NEGATIVES, ENTITIES, key(0, "order"), key(0, "negatives"))
+    moved = (12 + 4) * BATCH + 8 * (2 * BATCH + NEGATIVES) + (8 + 4) * BATCH
+    note = "judged: 8 hashes of 50 and 100 more a triple, which is the element"
+    call = functools.partial(gpu.draw, plan, 2, clock)
+    bench.time("draw", (BATCH, NEGATIVES), call, {"issue": 500}, BATCH, moved, note)
+
+    index = KnownTriples(triples, ENTITIES, RELATIONS, DEVICE).side("tail")
+    kept, relation, candidates = triples[:BATCH, 0].long(), triples[:BATCH, 1].long(), below(ENTITIES, 1, NEGATIVES)
+    moved = size(kept, relation, candidates) + (8 + 16 + 4) * BATCH + BATCH * NEGATIVES
+    note = f"judged: 10 a candidate; a pair of {len(index.pair_keys)} has {TRIPLES / len(index.pair_keys):.2f} members"
+    call = functools.partial(gpu.known_mask, index, kept, relation, candidates, BATCH)
+    bench.time("known_mask", (BATCH, NEGATIVES), call, {"issue": 10}, BATCH * NEGATIVES, moved, note)
+
+
+def loss(bench: Bench) -> None:
+    """The self-adversarial loss, forward and backward."""
+    shape = (BATCH, NEGATIVES)
+    positive, negative, weight = normal(BATCH), normal(*shape), torch.full((BATCH,), 1 / BATCH, device=DEVICE)
+    known, one = torch.rand(*shape, device=DEVICE) < 0.01, torch.ones((), device=DEVICE)
+    moved = 2 * size(positive, negative, known, weight) + size(positive, negative)
+
+    def score(positive: Tensor, negative: Tensor) -> Tensor:
+        return gpu.self_adversarial(positive, negative, known, weight, 6.0, 1.0)
+
+    call = functools.partial(differentiate, score, (positive, negative), one)
+    note = "judged: forward 16, 3 of them MUFU (two exponentials, a logarithm); backward 14, 3 of them MUFU"
+    counts = {"issue": 30, "special": 6}
+    bench.time("self_adversarial forward + backward", shape, call, counts, negative.numel(), moved, note)
+
+
+def scores(bench: Bench) -> None:
+    """PairRE's scores of a batch, forward and backward, and what of it is not the compare."""
+    shape = (BATCH, NEGATIVES, DIM)
+    entity, relation = normal(2 * BATCH + NEGATIVES, DIM), normal(BATCH, 2 * DIM)
+    g_positive, g = normal(BATCH), normal(BATCH, NEGATIVES)
+    q, w, c = normal(BATCH, DIM), normal(BATCH, DIM), normal(NEGATIVES, DIM)
+    forward, backward, _ = COUNTS["l1"]
+    counts, elements = both(forward, backward), math.prod(shape)
+
+    def score(entity: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
+        return gpu.pairre_scores(entity, relation, True)
+
+    call = functools.partial(differentiate, score, (entity, relation), (g_positive, g))
+    moved = 3 * size(entity, relation) + 2 * size(g_positive, g)
+    note = "the whole, compare included; of the counts only that of the compare"
+    whole = bench.time("pairre_scores forward + backward", shape, call, counts, elements, moved, note)
+
+    def compare() -> None:
+        native.shared_scores(q, w, c, None)
+        native.shared_gradients(q, w, c, g)
+
+    moved = 3 * size(q, w, c) + 2 * size(g)
+    alone = bench.time("native scores + gradients l1", shape, compare, counts, elements, moved)
+    if whole > alone:
+        # Forward writes q, w, c and scores; backward reads c, four gradients and the rows again.
+        moved = 3 * size(entity, relation) + size(q, w, c) + size(c, q, w, c) + 2 * size(g_positive)
+        note = "the difference of the two lines before: pairre's own two kernels; an element is a feature of a positive"
+        bench.record("pairre_scores less compare", shape, whole - alone, {"issue": 28}, BATCH * DIM, moved, note)
+
+
+PARTS: dict[str, Callable[[Bench], None]] = {
+    "native": native_shared,
+    "l1": functools.partial(triton_shared, "l1"),
+    "l2": functools.partial(triton_shared, "l2"),
+    "modulus": functools.partial(triton_shared, "modulus"),
+    "dot": functools.partial(triton_shared, "dot"),
+    "forms": triton_forms,
+    "evaluation": evaluation,
+    "entities": functools.partial(rows, "entity", 2 * BATCH + NEGATIVES, ENTITIES, DIM, MISSED),
+    "relations": functools.partial(rows, "relation", BATCH, RELATIONS, 2 * DIM, 0),
+    "batch": batch,
+    "loss": loss,
+    "scores": scores,
+}
+
+
+def compile_part(name: str) -> str:
+    """Run a part once, so that its kernels lie in the caches; returns what went wrong."""
+    try:
+        PARTS[name](Bench(None))
+        torch.cuda.synchronize()
+    except Exception as error:  # noqa: BLE001
+        return f"{name}: {error!r:.300s}"
+    return ""
+
+
+def main() -> None:
+    """Measure the ceilings, then the parts that were asked for."""
+    parser = machine.options(__doc__ or "")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    arguments = parser.parse_args()
+    if unknown := set(arguments.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(unknown)}; parts: {', '.join(PARTS)}")
+    parts = arguments.parts or list(PARTS)
+    describe = machine.describe()
+    started = time.perf_counter()
+    with ProcessPoolExecutor(len(parts), multiprocessing.get_context("spawn")) as pool:
+        try:
+            for message in filter(None, pool.map(compile_part, parts)):
+                print(message, flush=True)
+        except Exception as error:  # noqa: BLE001
+            print(f"not all kernels were compiled before: {error!r}", flush=True)
+    print(f"compiled in {time.perf_counter() - started:.1f} s", flush=True)
+
+    properties = torch.cuda.get_device_properties(DEVICE)
+    torch.manual_seed(0)
+    rep = 5 if arguments.quick else 20  # milliseconds of launches in a graph
+    measured = ceilings(rep)
+    bench = Bench({name: value["per_second"] for name, value in measured.items()}, rep)
+    for name in parts:
+        try:
+            PARTS[name](bench)
+        except Exception as error:  # noqa: BLE001
+            bench.fail(name, (), error)
+    chip = {
+        "gpu": torch.cuda.get_device_name(DEVICE),
+        "multiprocessors": properties.multi_processor_count,
+        "l2_cache_bytes": properties.L2_cache_size,
+    }
+    result = {"machine": {**describe, **chip}, "ceilings": measured, "kernels": bench.kernels}
+    print(f"{time.perf_counter() - started:.1f} s in all", flush=True)
+    machine.write("roofline", result, arguments)
+
+
+if __name__ == "__main__":
+    main()
