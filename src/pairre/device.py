@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -47,9 +48,14 @@ class Recorded:
             self._plain_runs -= 1
             self._call()
         else:
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
-                self._call()
+            gc.collect()  # a graph that is thrown away while another is recorded would spoil it
+            gc.disable()
+            try:
+                self._graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self._graph):
+                    self._call()
+            finally:
+                gc.enable()
             self._graph.replay()
 
 

@@ -50,7 +50,11 @@ class Trainer:
     def _step(self, side: Side) -> None:
         """Batch → rows → scores → loss → gradients → rows moved."""
         batch = self.sampler.batch(side, self.clock)
-        others, place = (batch.negatives.flatten(), None) if batch.share > 1 else _distinct(batch.negatives, self.graph.num_entities)
+        others, place = (
+            (batch.negatives.flatten(), None)
+            if batch.share > 1
+            else _distinct(batch.negatives, self.graph.num_entities)
+        )
         ids = {"entity": torch.cat([batch.anchor, batch.true, others]), "relation": batch.relation}
         with self._aside.work():
             groups = {name: self.sampler.kernels.group(ids[name]) for name in ids}

@@ -280,14 +280,13 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
             float2 a[FT], sum[FT];
             FOR(f, FT, 1) a[f] = own[f * 32], sum[f] = make_float2(0.0f, 0.0f);
             FOR(j0, TN, 4) {
-                float s[4];
+                float s[4], v[4][FT];
                 *(float4 *)s = *(const float4 *)(up + j0);
-                FOR(k, 4, 1) FOR(f, FT, 1) {
-                    const float x = e[f][j0 + k], v = flip(s[k], __fmaf_rn(-a[f].y, x, a[f].x));
-                    sum[f].x -= v;
-                    sum[f].y = __fmaf_rn(v, x, sum[f].y);
-                    de[f][j0 + k] = __fmaf_rn(v, a[f].y, de[f][j0 + k]);
-                }
+#define EACH FOR(k, 4, 1) FOR(f, FT, 1)  // step by step for four: instructions in a row then share an operand
+                EACH v[k][f] = flip(s[k], __fmaf_rn(-a[f].y, e[f][j0 + k], a[f].x));
+                EACH sum[f].x -= v[k][f];
+                EACH sum[f].y = __fmaf_rn(v[k][f], e[f][j0 + k], sum[f].y);
+                EACH de[f][j0 + k] = __fmaf_rn(v[k][f], a[f].y, de[f][j0 + k]);
             }
             FOR(f, FT, 1) to[f * 32] = sum[f];
         }
