@@ -234,7 +234,7 @@ class Loop:
         before, started, last_checkpoint = self.progress.seconds, time.monotonic(), time.monotonic()
         since, since_time = self.progress.step, started
         while self.progress.step < settings.steps and not self._out_of_patience():
-            self.trainer.step()
+            self.trainer.step(self._steps_to_next_event())
             step, now = self.progress.step, time.monotonic()
             self.progress.seconds = before + now - started
             if step % self.report_every == 0 or step == settings.steps:
@@ -251,6 +251,11 @@ class Loop:
                 if stop:
                     raise TrainingInterruptedError(step, self.folder.path, stop[0])
             yield
+
+    def _steps_to_next_event(self) -> int:
+        """How many steps can be asked for at a time: no report, no validation and no end among them but the last."""
+        step, ends = self.progress.step, [self.report_every, self.recipe.validate_every]
+        return min(self.trainer.block, self.recipe.train.steps - step, *(every - step % every for every in ends))
 
     def _out_of_patience(self) -> bool:
         patience = self.recipe.train.patience

@@ -15,7 +15,9 @@ from pairre.losses import LOSSES
 from pairre.optim import make_optimizer, restart_step
 from pairre.recipe import Recipe
 from pairre.runs import Progress, build_model
-from pairre.sampling import SIDES, Batch, Sampler
+from pairre.sampling import SIDES, Sampler
+
+_BLOCK = 20  # steps that a GPU is asked for at a time; even, so that a block begins with tails
 
 
 class Trainer:
@@ -23,8 +25,8 @@ class Trainer:
 
     def __init__(self, graph: Graph, recipe: Recipe, device: torch.device) -> None:
         self.graph, self.recipe = graph, recipe
+        self.sampler = Sampler(graph, recipe, device)  # first: while it builds its index it needs room of its own
         self.model = build_model(graph, recipe, device)
-        self.sampler = Sampler(graph, recipe, device)
         self.optimizers = {n: make_optimizer(p.detach(), recipe.train) for n, p in self.model.named_parameters()}
         self.clock = torch.zeros((), dtype=torch.int64, device=device)
         self.total = torch.zeros((), dtype=torch.float64, device=device)  # losses since they were last asked for
@@ -32,20 +34,34 @@ class Trainer:
         self._aside = Aside(device)
         self._beside = {name: Aside(device) for name in self.optimizers}
         self._steps = [Recorded(partial(self._step, side), device) for side in SIDES]
+        self._block = Recorded(self._several, device)
+        self.block = _BLOCK if device.type == "cuda" else 1  # steps that are best asked for at a time
 
     def start(self, progress: Progress) -> None:
         """Go on from somewhere else."""
         self.progress = progress
         self.clock.fill_(progress.step)
 
-    def step(self) -> None:
-        """One step. On a GPU this only asks for it: nothing waits until a result is looked at."""
-        number = self.progress.step
-        if self.recipe.train.schedule == "step" and number == restart_step(self.recipe.train):
-            for optimizer in self.optimizers.values():
-                optimizer.restart(self.clock)
-        self._steps[number % 2]()
-        self.progress.step += 1
+    def step(self, num: int = 1) -> None:
+        """So many steps. On a GPU this only asks for them: nothing waits until a result is looked at."""
+        restart = restart_step(self.recipe.train) if self.recipe.train.schedule == "step" else -1
+        end = self.progress.step + num
+        while (number := self.progress.step) < end:
+            if number == restart:
+                for optimizer in self.optimizers.values():
+                    optimizer.restart(self.clock)
+            whole = self.block > 1 and number % 2 == 0 and number + self.block <= end
+            if whole and not number < restart < number + self.block:
+                self._block()
+                self.progress.step += self.block
+            else:
+                self._steps[number % 2]()
+                self.progress.step += 1
+
+    def _several(self) -> None:
+        """Steps enough that launching them costs the host little."""
+        for i in range(_BLOCK):
+            self._step(SIDES[i % 2])
 
     def _step(self, side: Side) -> None:
         """Batch → rows → scores → loss → gradients → rows moved."""
