@@ -78,3 +78,12 @@ def test_no_path_of_a_machine_is_committed():
         path = ROOT / name
         if path.suffix in {".py", ".md", ".toml", ".json", ".txt"} and path.exists():
             assert not home.search(path.read_text(encoding="utf-8")), name
+
+
+def test_the_page_of_models_is_made_from_the_code():
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import build_models_page
+    finally:
+        sys.path.pop(0)
+    assert (ROOT / "docs" / "models.md").read_text(encoding="utf-8") == build_models_page.page()

@@ -75,8 +75,8 @@ def test_chunks_of_entities_give_the_same_ranks(graph, quick, monkeypatch):
     monkeypatch.setattr(sys.modules[evaluate.__module__], "_QUERIES", {"cpu": 1, "cuda": 1})
     chunks = PairRE.candidate_chunks
 
-    def small(self):
-        for _, rows in chunks(self):
+    def small(self, *arguments):
+        for _, rows in chunks(self, *arguments):
             yield from ((start, rows[start : start + 7]) for start in range(0, len(rows), 7))
 
     monkeypatch.setattr(PairRE, "candidate_chunks", small)

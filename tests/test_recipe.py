@@ -98,3 +98,10 @@ def test_differences_are_listed():
     changed = override(Recipe(), ["train.lr=0.5", "model.dim=9"])
     assert changed.differences(Recipe()) == ["model.dim: 9, not 200", "train.lr: 0.5, not 0.001"]
     assert Recipe().differences(Recipe()) == []
+
+
+def test_k_vs_all_needs_all_entities(graph):
+    with pytest.raises(RecipeError, match=r"set sampling\.negatives to 0"):
+        resolve(graph, None, ["loss.name=k-vs-all"])
+    with pytest.raises(RecipeError, match=r"loss\.smoothing: a share below 1"):
+        resolve(graph, None, ["loss.smoothing=1.0"])

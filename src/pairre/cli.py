@@ -24,6 +24,7 @@ from pairre.graph import Graph, Split, load_graph
 from pairre.graph.benchmarks import BENCHMARKS
 from pairre.graph.split import DEFAULT_FRACTIONS
 from pairre.graph.statistics import graph_statistics
+from pairre.models import MODELS
 from pairre.predict import predict
 from pairre.recipe import keys, load_recipe, recipe_names
 from pairre.runs import Run, load_run
@@ -201,6 +202,19 @@ def recipes(
     else:
         _say("Recipes: " + ", ".join(recipe_names()))
         out.print(tables.keys_table(keys()))
+
+
+@app.command("models")
+def models_command(
+    entities: Annotated[int, typer.Option(min=1, help="Entities of the graph to count parameters for.")] = 14_541,
+    relations: Annotated[int, typer.Option(min=1, help="Its relations.")] = 237,
+    dim: Annotated[int, typer.Option(min=1, help="Features of an entity vector, as model.dim.")] = 200,
+) -> None:
+    """List the models: score, number of parameters on a graph of given sizes, paper.
+
+    Train one with `--set model.name=NAME`. The sizes are FB15k-237's unless given.
+    """
+    out.print(tables.models_table(MODELS, (entities, relations, dim)))
 
 
 def _version(wanted: bool) -> None:

@@ -70,13 +70,13 @@ def rank(
     true = torch.empty(len(triples), device=device)
     size = max(1, _QUERIES[device.type] // model.dim)
     with torch.no_grad():
-        for start in range(0, len(triples), size):
-            part = slice(start, start + size)
-            query = model.queries(triples[part], side)
-            true[part] = ops.true_scores(model.kind, *query, model.entities(own[part]))
+        for part, chunks in model.rankings(triples, side, size):
+            relation, query = model.asked(triples[part], side)
+            rows = model.prepared(model.entity_rows(own[part]), model.candidate_side(side), relation)
+            true[part] = model.true_scores(*query, rows)
             left_out = (begin[part], end[part], members, own[part])
-            for first, rows in model.candidate_chunks():
-                above, ties = ops.count_above(model.kind, *query, rows, true[part], *left_out, first)
+            for first, rows in chunks():
+                above, ties = model.count_above(*query, rows, true[part], *left_out, first)
                 higher[part] += above
                 equal[part] += ties
                 progress(len(above) * len(rows))

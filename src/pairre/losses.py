@@ -49,6 +49,18 @@ def logistic(positive: Tensor, negative: Tensor, known: Tensor | None, weight: T
     return (weight * (F.softplus(-recipe.margin - positive) + false)).sum()
 
 
+def k_vs_all(_: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe) -> Tensor:
+    """Binary cross-entropy over all entities, known ones labelled 1 (Dettmers et al., AAAI 2018), labels smoothed.
+
+    y = (1 − ε) label + ε / E, logits γ + s. Every training triple brings its whole row of labels, so a pair with many
+    answers is met as often as it has triples.
+    """
+    assert known is not None  # the recipe sees to it
+    labels = known * (1 - recipe.smoothing) + recipe.smoothing / known.shape[1]
+    each = F.binary_cross_entropy_with_logits(recipe.margin + negative, labels, reduction="none").mean(1)
+    return (weight * each).sum()
+
+
 def _mean(values: Tensor, known: Tensor | None) -> Tensor:
     """Mean over the negatives that count."""
     if known is None:
@@ -61,4 +73,5 @@ LOSSES: dict[str, Loss] = {
     "cross-entropy": cross_entropy,
     "margin": margin_ranking,
     "logistic": logistic,
+    "k-vs-all": k_vs_all,
 }

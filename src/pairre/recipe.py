@@ -27,10 +27,16 @@ def _key(default: Any, help: str, *, low: float | None = None) -> Any:
 class ModelRecipe:
     """Which score function, and how large."""
 
-    name: str = _key("pairre", "the score function; `pairre` is the only one so far")
+    name: str = _key("pairre", "the score function: `pairre models` lists them")
     dim: int = _key(200, "features of an entity vector", low=1)
     storage: Literal["float32", "float16", "bfloat16"] = _key(
         "float32", "how the entity table is kept; half precision halves it, and is rounded at random after each step"
+    )
+    norm: Literal["own", "l1", "l2"] = _key(
+        "own", "the norm of a distance: the `own` one of the model, or where it has both `l1` or `l2`"
+    )
+    reciprocal: bool = _key(
+        False, "ask (?, r, t) as (t, r⁻¹, ?) with a second row for each relation, as 1-vs-all training often does"
     )
     init_range: float = _key(0.0, "tables start uniform in ± this; 0 means (loss.margin + 2) / model.dim", low=0)
 
@@ -39,13 +45,14 @@ class ModelRecipe:
 class LossRecipe:
     """From scores to a number."""
 
-    name: Literal["self-adversarial", "cross-entropy", "margin", "logistic"] = _key(
+    name: Literal["self-adversarial", "cross-entropy", "margin", "logistic", "k-vs-all"] = _key(
         "self-adversarial",
         "`self-adversarial` (the paper's), `cross-entropy` (softmax over the positive and its negatives), "
-        "`margin` (ranking) or `logistic`",
+        "`margin` (ranking), `logistic`, or `k-vs-all` (binary over all entities)",
     )
     margin: float = _key(6.0, "γ: distances below it count as true; the gap asked for by `margin`", low=0)
     temperature: float = _key(1.0, "α of the self-adversarial weights; 0 weighs negatives equally", low=0)
+    smoothing: float = _key(0.0, "ε of `k-vs-all`: how much of each label goes to all entities alike", low=0)
     weighting: bool = _key(True, "weigh a positive by 1 / sqrt(its known tails + its known heads + 6)")
 
 
@@ -147,7 +154,12 @@ def resolve(graph: Graph, recipe: str | Path | Recipe | None = None, overrides: 
         base = recipe
     else:
         base = load_recipe(recipe)
-    return override(base, overrides)
+    resolved = override(base, overrides)
+    if resolved.loss.name == "k-vs-all" and resolved.sampling.negatives:
+        raise RecipeError("loss.name: k-vs-all labels all entities: set sampling.negatives to 0")
+    if resolved.loss.smoothing >= 1:
+        raise RecipeError(f"loss.smoothing: a share below 1 expected, not {resolved.loss.smoothing}")
+    return resolved
 
 
 def default_recipe(graph: Graph) -> Recipe:

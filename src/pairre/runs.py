@@ -80,7 +80,14 @@ def build_model(graph: Graph, recipe: Recipe, device: torch.device) -> Model:
     """The model of a recipe with its initial weights."""
     with device:
         settings = recipe.model
-        model = model_class(settings.name)(graph.num_entities, graph.num_relations, settings.dim, settings.storage)
+        model = model_class(settings.name)(
+            graph.num_entities,
+            graph.num_relations,
+            settings.dim,
+            settings.storage,
+            None if settings.norm == "own" else settings.norm,
+            settings.reciprocal,
+        )
     model.initialise(recipe.init_range, recipe.train.seed)
     return model
 

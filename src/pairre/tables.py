@@ -11,6 +11,7 @@ from rich.table import Table
 
 from pairre.graph.benchmarks import Benchmark
 from pairre.graph.statistics import GraphStatistics
+from pairre.models import Model
 from pairre.predict import Prediction
 
 _METRICS = {
@@ -126,6 +127,17 @@ def benchmarks_table(benchmarks: Iterable[Benchmark]) -> Table:
     for b in benchmarks:
         sizes = (b.num_entities, b.num_relations, b.num_train, b.num_valid, b.num_test)
         table.add_row(b.name, *(f"{n:,}" for n in sizes), b.licence)
+    return table
+
+
+def models_table(models: Iterable[type[Model]], sizes: tuple[int, int, int]) -> Table:
+    """Every model, with its parameters for a graph of given sizes."""
+    num_entities, num_relations, dim = sizes
+    title = f"models; parameters for {num_entities:,} entities, {num_relations:,} relations, dim {dim:,}"
+    table = _table(title, ["name", "score"], ["parameters"])
+    table.add_column("paper")
+    for model in models:
+        table.add_row(model.name, model.formula, f"{model.num_parameters(*sizes):,}", model.paper)
     return table
 
 

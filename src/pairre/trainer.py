@@ -71,7 +71,10 @@ class Trainer:
             if batch.share > 1
             else _distinct(batch.negatives, self.graph.num_entities)
         )
-        ids = {"entity": torch.cat([batch.anchor, batch.true, others]), "relation": batch.relation}
+        ids = {
+            "entity": torch.cat([batch.anchor, batch.true, others]),
+            "relation": self.model.relation_ids(batch.relation, side),
+        }
         with self._aside.work():
             groups = {name: self.sampler.kernels.group(ids[name]) for name in ids}
             known = self.sampler.known_mask(batch)
@@ -91,9 +94,16 @@ class Trainer:
         for (name, optimizer), gradient in zip(self.optimizers.items(), gradients, strict=True):
             with self._beside[name].work():
                 optimizer.step(groups[name], rows[name].detach(), gradient, self.clock)
+                if name in self.model.constraints:
+                    self._constrain(name, ids[name].clamp(min=0))
         self._join()
         self.total += loss.detach()
         self.clock += 1
+
+    def _constrain(self, name: str, ids: Tensor) -> None:
+        """Bring the rows that moved back to what they may be; equal ids write equal values."""
+        table = getattr(self.model, name).detach()
+        table.index_copy_(0, ids, self.model.constrain(name, table[ids]))
 
     def _join(self) -> None:
         for beside in self._beside.values():

@@ -5,40 +5,79 @@ B triples, E entities, R relations, K candidates of each query, D features. A hi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from pairre import ops
+from pairre.errors import RecipeError
 from pairre.graph import Side
 from pairre.graph.index import COLUMN
+from pairre.ops import reference
+from pairre.ops.reference.compare import meet
 from pairre.ops.reference.rows import wide
 from pairre.randomness import key, uniform
 
-Query = tuple[Tensor, Tensor]  # q and its scale w, [B, D] each
+Query = tuple[Tensor, Tensor | None]  # q and its scale w, [B, D] each; None: 1
+Width = int | Callable[[int], int]  # of a part of a row: a multiple of dim, or a function of it
+Constraint = Callable[["Model", Tensor], Tensor]  # rows as stored → rows that may be stored
+Chunks = Iterator[tuple[int, Tensor]]  # prepared entity rows, each piece with the id of its first
 _BUDGET = 1 << 24  # elements of a temporary
 
 
 class Model(torch.nn.Module):
     """Two tables and a score; a subclass is its maths: `prepare`, `tail_query`, `head_query` and a `kind` of compare.
 
+    Rows have named parts (`entity_parts`, `relation_parts`). Where a candidate depends on the relation, `projected` is
+    set and `prepare` is given the relation's parts; it must broadcast over leading dimensions. With `reciprocal`, every
+    relation has a second row, by which (?, r, t) is asked as (t, r⁻¹, ?).
+
     The entity table may be stored in half precision; rows are computed with in float32.
     """
 
     name: ClassVar[str]
     formula: ClassVar[str]
-    kind: ClassVar[ops.Kind]  # how a query meets a candidate
-    relation_parts: ClassVar[dict[str, int]]  # names and widths, in multiples of dim
+    paper: ClassVar[str]
+    kind: ops.Kind | None  # how a query meets a candidate; None: by `meet`, a formula of the model's own
+    kinds: ClassVar[tuple[ops.Kind, ...]] = ()  # others that may be asked for
+    entity_parts: ClassVar[dict[str, Width]] = {"vector": 1}
+    relation_parts: ClassVar[dict[str, Width]]
+    projected: ClassVar[bool] = False
+    directional: ClassVar[bool] = False  # whether a triple's score depends on the side that is asked for
+    constraints: ClassVar[dict[str, Constraint]] = {}  # what rows of a table are brought to after each step
 
-    def __init__(self, num_entities: int, num_relations: int, dim: int, storage: str = "float32") -> None:
+    def __init__(
+        self,
+        num_entities: int,
+        num_relations: int,
+        dim: int,
+        storage: str = "float32",
+        kind: ops.Kind | None = None,
+        reciprocal: bool = False,
+    ) -> None:
         super().__init__()
+        if kind is not None and kind != self.kind:
+            if kind not in self.kinds:
+                has = " or ".join(str(k) for k in (self.kind, *self.kinds) if k)
+                raise RecipeError(f"model.norm: {self.name} has {has or 'its own'}, not {kind}")
+            self.kind = kind
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
-        self.entity = torch.nn.Parameter(torch.empty(num_entities, dim, dtype=getattr(torch, storage)))
-        self.relation = torch.nn.Parameter(torch.empty(num_relations, dim * sum(self.relation_parts.values())))
+        self.reciprocal = reciprocal
+        self._widths = {
+            "entity": {part: self._width(width) for part, width in self.entity_parts.items()},
+            "relation": {part: self._width(width) for part, width in self.relation_parts.items()},
+        }
+        sizes = {table: sum(widths.values()) for table, widths in self._widths.items()}
+        self.entity = torch.nn.Parameter(torch.empty(num_entities, sizes["entity"], dtype=getattr(torch, storage)))
+        self.relation = torch.nn.Parameter(torch.empty(num_relations * (1 + reciprocal), sizes["relation"]))
+
+    def _width(self, width: Width) -> int:
+        return self.dim * width if isinstance(width, int) else width(self.dim)
 
     def initialise(self, bound: float, seed: int) -> None:
         """Both tables uniform in ±bound, the same on every device."""
@@ -48,12 +87,26 @@ class Model(torch.nn.Module):
                 part = flat[start : start + _BUDGET]
                 counter = torch.arange(start, start + len(part), device=part.device)
                 part.copy_(uniform(stream, counter).mul_(2 * bound).sub_(bound))
+            self.constrain(name, table.detach())
+
+    def constrain(self, name: str, rows: Tensor) -> Tensor:
+        """Bring rows of a table, in place, to what they may be."""
+        if name in self.constraints:
+            rows.copy_(self.constraints[name](self, rows))
+        return rows
+
+    @classmethod
+    def num_parameters(cls, num_entities: int, num_relations: int, dim: int) -> int:
+        """How many numbers the model learns on a graph."""
+        with torch.device("meta"):
+            return sum(table.numel() for table in cls(num_entities, num_relations, dim).parameters())
 
     # --- a model's own maths ---
 
-    def prepare(self, entity: Tensor) -> Tensor:
-        """Entity rows as the score uses them."""
-        return entity
+    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
+        """Entity rows as the score uses them; `e` and `r` are parts, `r` only where the model is `projected`."""
+        vector: Tensor = e.vector
+        return vector
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """What every candidate tail of (h, r) is compared with."""
@@ -63,25 +116,66 @@ class Model(torch.nn.Module):
         """What every candidate head of (r, t) is compared with."""
         raise NotImplementedError
 
-    def compare(self, query: Tensor, scale: Tensor, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
-        """Scores of queries against all candidate rows, [B, N], or against rows `ids` [B, K]."""
-        return ops.compare(self.kind, query, scale, candidates, ids)
+    def meet(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
+        """Scores of queries and candidates [..., D] whose leading dimensions broadcast."""
+        assert self.kind is not None
+        return meet(self.kind, q, w, c)
 
-    def compare_pairs(self, query: Tensor, scale: Tensor, candidates: Tensor) -> Tensor:
+    # --- derived: the model's way of comparing, by kernels where its kind has them ---
+
+    @property
+    def _by(self) -> tuple[Any, Any]:
+        """Whose functions compare, and what they are told."""
+        return (ops, self.kind) if self.kind else (reference, self.meet)
+
+    def compare(self, q: Tensor, w: Tensor | None, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
+        """Scores of queries against all candidate rows, [B, N], or against rows `ids` [B, K]."""
+        functions, how = self._by
+        scores: Tensor = functions.compare(how, q, w, candidates, ids)
+        return scores
+
+    def compare_pairs(self, q: Tensor, w: Tensor | None, candidates: Tensor) -> Tensor:
         """Scores [B] of query b against candidate row b."""
-        return ops.pairs(self.kind, query, scale, candidates)
+        functions, how = self._by
+        scores: Tensor = functions.pairs(how, q, w, candidates)
+        return scores
+
+    def true_scores(self, q: Tensor, w: Tensor | None, candidates: Tensor) -> Tensor:
+        """As `compare_pairs`, in the very bits that `count_above` compares with."""
+        functions, how = self._by
+        scores: Tensor = functions.true_scores(how, q, w, candidates)
+        return scores
+
+    def count_above(self, q: Tensor, w: Tensor | None, *arguments: Any) -> tuple[Tensor, Tensor]:
+        """How many candidates score above the true one, and the same; see `ops.count_above`."""
+        functions, how = self._by
+        counts: tuple[Tensor, Tensor] = functions.count_above(how, q, w, *arguments)
+        return counts
 
     # --- derived: from rows ---
 
-    def parts(self, relation: Tensor) -> SimpleNamespace:
-        """Relation rows by the names of their parts."""
-        widths = [self.dim * width for width in self.relation_parts.values()]
-        return SimpleNamespace(**dict(zip(self.relation_parts, torch.split(relation, widths, dim=-1), strict=True)))
+    def parts(self, table: str, rows: Tensor) -> SimpleNamespace:
+        """Rows of a table by the names of their parts."""
+        widths = self._widths[table]
+        return SimpleNamespace(**dict(zip(widths, torch.split(rows, list(widths.values()), dim=-1), strict=True)))
+
+    def prepared(self, entity: Tensor, side: Side, relation: Tensor | None) -> Tensor:
+        """Entity rows as the score uses them on a side of a relation."""
+        r = None if relation is None else self.parts("relation", relation)
+        if r is not None and self.projected:
+            r.side = side
+        return self.prepare(self.parts("entity", entity), r)
 
     def query(self, side: Side, anchor: Tensor, relation: Tensor) -> Query:
-        """The query of a side, from prepared rows of the entity that is there and rows of the relation."""
-        r = self.parts(relation)
-        return self.tail_query(anchor, r) if side == "tail" else self.head_query(r, anchor)
+        """What candidates on a side meet, from rows of the entity on the other side and rows of the relation."""
+        r = self.parts("relation", relation)
+        if side == "tail" or self.reciprocal:
+            return self.tail_query(self.prepared(anchor, "head", relation), r)
+        return self.head_query(r, self.prepared(anchor, "tail", relation))
+
+    def candidate_side(self, side: Side) -> Side:
+        """The side that candidates stand on: with reciprocal relations always the tail."""
+        return "tail" if self.reciprocal else side
 
     def batch_scores(
         self, side: Side, entity: Tensor, relation: Tensor, sets: tuple[int, int], place: Tensor | None = None
@@ -92,43 +186,108 @@ class Model(torch.nn.Module):
         size, each for so many positives in a row; or any rows, of which positive b meets place[b].
         """
         size = len(relation)
-        anchor, true, others = torch.split(self.prepare(entity), [size, size, len(entity) - 2 * size])
+        there = self.candidate_side(side)
+        anchor, true, others = torch.split(entity, [size, size, len(entity) - 2 * size])
         q, w = self.query(side, anchor, relation)
+        positive = self.compare_pairs(q, w, self.prepared(true, there, relation))
         num_sets, share = sets
+        if self.projected:
+            rows = others[place] if place is not None else others.view(num_sets, -1, others.shape[1])
+            if place is None and num_sets > 1:
+                rows = rows.repeat_interleave(share, 0)[:size]
+            return positive, self._projected_scores(there, q, w, relation, rows)
+        others = self.prepared(others, there, None)
         if num_sets == 1 or place is not None:
-            negative = self.compare(q, w, others, place)
-        else:
-            chunks = zip(torch.split(q, share), torch.split(w, share), others.chunk(num_sets), strict=True)
-            negative = torch.cat([self.compare(*chunk) for chunk in chunks])
-        return self.compare_pairs(q, w, true), negative
+            return positive, self.compare(q, w, others, place)
+        scales = [None] * num_sets if w is None else torch.split(w, share)
+        chunks = zip(torch.split(q, share), scales, others.chunk(num_sets), strict=True)
+        return positive, torch.cat([self.compare(*chunk) for chunk in chunks])
+
+    def _projected_scores(self, side: Side, q: Tensor, w: Tensor | None, relation: Tensor, entity: Tensor) -> Tensor:
+        """Scores [B, K] where candidates depend on the relation; `entity` [B or 1, K, ·] as stored.
+
+        A chunk of queries at a time, computed again for the gradient, so that memory stays bounded.
+        """
+
+        def chunk(q: Tensor, w: Tensor | None, relation: Tensor, entity: Tensor) -> Tensor:
+            c = self.prepared(entity, side, relation[:, None])
+            return self.meet(q[:, None], None if w is None else w[:, None], c)
+
+        size = max(1, _BUDGET // (entity.shape[1] * max(q.shape[1], self.relation.shape[1])))
+        scores = []
+        for start in range(0, len(q), size):
+            part = slice(start, start + size)
+            mine = entity if len(entity) == 1 else entity[part]
+            scale = None if w is None else w[part]
+            inputs = (q[part], scale, relation[part], mine)
+            scores.append(checkpoint(chunk, *inputs, use_reentrant=False, preserve_rng_state=False))
+        return torch.cat(scores)
 
     # --- derived: from ids ---
 
-    def entities(self, ids: Tensor) -> Tensor:
-        """Prepared rows of entities."""
-        return self.prepare(F.embedding(ids, self.entity).to(wide(self.entity.dtype)))
+    def relation_ids(self, relations: Tensor, side: Side) -> Tensor:
+        """Rows of relations that are asked from a side."""
+        return relations + self.num_relations if self.reciprocal and side == "head" else relations
 
-    def queries(self, triples: Tensor, side: Side) -> Query:
-        """Queries of [B, 3] triples whose member on `side` is ignored."""
-        anchor = triples[:, 2 - COLUMN[side]]
-        return self.query(side, self.entities(anchor), F.embedding(triples[:, 1], self.relation))
+    def entity_rows(self, ids: Tensor | slice) -> Tensor:
+        """Rows of entities as stored, in the precision they are computed with."""
+        rows = self.entity[ids] if isinstance(ids, slice) else F.embedding(ids, self.entity)
+        return rows.to(wide(self.entity.dtype))
 
-    def score(self, triples: Tensor) -> Tensor:
-        """Scores [B] of [B, 3] triples."""
-        return self.compare_pairs(*self.queries(triples, "tail"), self.entities(triples[:, 2]))
+    def asked(self, triples: Tensor, side: Side) -> tuple[Tensor, Query]:
+        """Relation rows and queries of [B, 3] triples whose member on `side` is ignored."""
+        relation = F.embedding(self.relation_ids(triples[:, 1], side), self.relation)
+        return relation, self.query(side, self.entity_rows(triples[:, 2 - COLUMN[side]]), relation)
+
+    def score(self, triples: Tensor, side: Side = "tail") -> Tensor:
+        """Scores [B] of [B, 3] triples, asked for their tails; only with reciprocal relations the side matters."""
+        relation, (q, w) = self.asked(triples, side)
+        own = self.entity_rows(triples[:, COLUMN[side]])
+        return self.compare_pairs(q, w, self.prepared(own, self.candidate_side(side), relation))
 
     def score_candidates(self, triples: Tensor, side: Side, candidates: Tensor) -> Tensor:
         """Scores of entities put on `side`: candidates [K] for all triples or [B, K]; the result is [B, K]."""
+        relation, (q, w) = self.asked(triples, side)
+        there = self.candidate_side(side)
+        if self.projected:
+            rows = self.entity_rows(candidates)
+            return self._projected_scores(there, q, w, relation, rows[None] if candidates.dim() == 1 else rows)
         rows, ids = torch.unique(candidates, return_inverse=True)
-        table = self.entities(rows)
-        q, w = self.queries(triples, side)
+        table = self.prepared(self.entity_rows(rows), there, None)
         if candidates.dim() == 1:
             return self.compare(q, w, F.embedding(ids, table))
         return self.compare(q, w, table, ids)
 
     def score_all(self, triples: Tensor, side: Side) -> Tensor:
         """Scores [B, E] of every entity on `side`."""
-        return self.compare(*self.queries(triples, side), self.prepare(self.entity.to(wide(self.entity.dtype))))
+        _, (q, w) = self.asked(triples, side)
+        scores = torch.empty(len(triples), self.num_entities, dtype=q.dtype, device=q.device)
+        for part, chunks in self.rankings(triples, side, len(triples)):
+            scale = None if w is None else w[part]
+            pieces = [self.compare(q[part], scale, rows) for _, rows in chunks()]
+            scores[part] = torch.cat(pieces, 1)
+        return scores
+
+    def rankings(self, triples: Tensor, side: Side, size: int) -> Iterator[tuple[slice | Tensor, Callable[[], Chunks]]]:
+        """Triples that can meet the same prepared entities, `size` at a time, with those entities in chunks.
+
+        That is any of them, or those of one relation where candidates depend on it.
+        """
+        if not self.projected:
+            for start in range(0, len(triples), size):
+                yield slice(start, start + size), lambda: self.candidate_chunks(side, None)
+            return
+        for relation in torch.unique(triples[:, 1]).tolist():
+            row = self.relation[self.relation_ids(torch.tensor(relation), side)]
+            for part in torch.split((triples[:, 1] == relation).nonzero()[:, 0], size):
+                yield part, lambda row=row: self.candidate_chunks(side, row)  # type: ignore[misc]
+
+    def candidate_chunks(self, side: Side, relation: Tensor | None) -> Chunks:
+        """Prepared entity rows in chunks of bounded size, each with the id of its first row."""
+        size = max(1024, 2 * _BUDGET // self.entity.shape[1])
+        for start in range(0, self.num_entities, size):
+            rows = self.entity_rows(slice(start, start + size))
+            yield start, self.prepared(rows, self.candidate_side(side), relation)
 
     def score_tails(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Scores [B, E] of every tail of (head, relation)."""
@@ -140,7 +299,7 @@ class Model(torch.nn.Module):
 
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         """Scores [B, R] of every relation between head and tail."""
-        size = max(1, _BUDGET // (self.num_relations * self.dim))
+        size = max(1, _BUDGET // (self.num_relations * self.relation.shape[1]))
         relations = torch.arange(self.num_relations, device=heads.device)
         parts = []
         for start in range(0, len(heads), size):
@@ -150,9 +309,3 @@ class Model(torch.nn.Module):
             )
             parts.append(self.score(grid).view(len(h), -1))
         return torch.cat(parts)
-
-    def candidate_chunks(self) -> Iterator[tuple[int, Tensor]]:
-        """Prepared entity rows in chunks of bounded size, each with the id of its first row."""
-        size = max(1024, 2 * _BUDGET // self.dim)
-        for start in range(0, self.num_entities, size):
-            yield start, self.prepare(self.entity[start : start + size].to(wide(self.entity.dtype)))

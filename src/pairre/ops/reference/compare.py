@@ -8,6 +8,7 @@ elements, where a reduction of torch may choose its order by the shape.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
@@ -15,13 +16,16 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 Kind = Literal["l1", "l2", "modulus", "dot"]
+Formula = Callable[[Tensor, Tensor | None, Tensor], Tensor]  # query, scale, candidate [..., D] → score, broadcasting
 _BUDGET = 1 << 25  # elements of one [queries, candidates, features] temporary
 
 
 def check(
-    kind: Kind, query: Tensor, scale: Tensor | None, ids: Tensor | None = None, weights: Tensor | None = None
+    kind: Kind | Formula, query: Tensor, scale: Tensor | None, ids: Tensor | None = None, weights: Tensor | None = None
 ) -> None:
     """Refuse a kind that does not exist and combinations that mean nothing; for all backends."""
+    if callable(kind):
+        return
     if kind not in get_args(Kind):
         raise ValueError(f"kind {kind!r}: unknown; there are {', '.join(get_args(Kind))}")
     if kind == "dot" and not (scale is None and weights is None):
@@ -33,7 +37,7 @@ def check(
 
 
 def compare(
-    kind: Kind,
+    kind: Kind | Formula,
     query: Tensor,
     scale: Tensor | None,
     candidates: Tensor,
@@ -55,7 +59,7 @@ def compare(
     def chunk(q: Tensor, w: Tensor | None, i: Tensor | None) -> Tensor:
         rows = candidates[None] if i is None else candidates[i]
         others = None if weights is None else weights[None]
-        return _scores(kind, q[:, None], None if w is None else w[:, None], rows, others)
+        return meet(kind, q[:, None], None if w is None else w[:, None], rows, others)
 
     width = (len(candidates) if ids is None else ids.shape[1]) * query.shape[1]
     size = max(1, _BUDGET // max(width, 1))
@@ -68,10 +72,10 @@ def compare(
     return torch.cat(parts)
 
 
-def pairs(kind: Kind, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
+def pairs(kind: Kind | Formula, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
     """As `compare`, but query b meets row b of candidates [B, D] alone; the result is [B]."""
     check(kind, query, scale)
-    return _scores(kind, query, scale, candidates, None)
+    return meet(kind, query, scale, candidates, None)
 
 
 def true_scores(kind: Kind, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
@@ -82,7 +86,7 @@ def true_scores(kind: Kind, query: Tensor, scale: Tensor | None, candidates: Ten
 
 @torch.no_grad()
 def count_above(
-    kind: Kind,
+    kind: Kind | Formula,
     query: Tensor,
     scale: Tensor | None,
     candidates: Tensor,
@@ -123,18 +127,20 @@ def _listed(begin: Tensor, end: Tensor, members: Tensor) -> tuple[Tensor, Tensor
     return row, members[torch.arange(len(row), device=row.device) + (begin - skipped)[row]].long()
 
 
-def _scores(kind: Kind, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor | None) -> Tensor:
-    """The formula; all [..., D]."""
+def meet(kind: Kind | Formula, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor | None = None) -> Tensor:
+    """The formula of a score; all [..., D], leading dimensions broadcast. A kind may be a formula of one's own."""
+    if callable(kind):
+        return kind(q, w, c)
     q, c = wide(q), wide(c)
     if kind == "dot":
-        return _total(q * c)
+        return total(q * c)
     x = _product(kind, q, r) - _product(kind, c, w)
     if kind == "l1":
-        return -_total(x.abs())
+        return -total(x.abs())
     if kind == "l2":
-        return -_root(_total(x * x))
+        return -root(total(x * x))
     real, imaginary = x.chunk(2, -1)
-    return -_total(_root(real * real + imaginary * imaginary))
+    return -total(root(real * real + imaginary * imaginary))
 
 
 def _product(kind: Kind, a: Tensor, b: Tensor | None) -> Tensor:
@@ -147,14 +153,14 @@ def _product(kind: Kind, a: Tensor, b: Tensor | None) -> Tensor:
     return torch.cat([u * s - v * t, u * t + v * s], -1)
 
 
-def _root(square: Tensor) -> Tensor:
+def root(square: Tensor) -> Tensor:
     """The square root, with gradient 0 at 0."""
     zero = square == 0
     return square.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
 
 
-def _total(x: Tensor) -> Tensor:
-    """The sum over the last dimension."""
+def total(x: Tensor) -> Tensor:
+    """The sum over the last dimension; without a gradient, in an order that does not depend on the other ones."""
     if torch.is_grad_enabled() and x.requires_grad:
         return x.sum(-1)
     while (width := x.shape[-1]) > 1:

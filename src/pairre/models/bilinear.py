@@ -1,0 +1,228 @@
+"""Scores linear in head and in tail: the dot product of one with a query made of the other and the relation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pairre.models.base import Model, Query
+
+
+class RESCAL(Model):
+    """score(h, r, t) = hᵀ M t with a matrix of the relation (Nickel et al., ICML 2011)."""
+
+    name = "rescal"
+    formula = "hᵀ M t, M in R^{d×d}"
+    paper = "Nickel et al., ICML 2011"
+    kind = "dot"
+    relation_parts = {"matrix": lambda dim: dim * dim}
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """q = Mᵀ h."""
+        return torch.einsum("...i,...ij->...j", h, self._matrix(r)), None
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """q = M t."""
+        return torch.einsum("...ij,...j->...i", self._matrix(r), t), None
+
+    def _matrix(self, r: Any) -> Tensor:
+        matrix: Tensor = r.matrix.reshape(*r.matrix.shape[:-1], self.dim, self.dim)
+        return matrix
+
+
+class DistMult(Model):
+    """score(h, r, t) = Σ h ∘ r ∘ t (Yang et al., ICLR 2015): symmetric in h and t."""
+
+    name = "distmult"
+    formula = "Σ h ∘ r ∘ t"
+    paper = "Yang et al., ICLR 2015"
+    kind = "dot"
+    relation_parts = {"vector": 1}
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """q = h ∘ r."""
+        return h * r.vector, None
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """q = t ∘ r."""
+        return t * r.vector, None
+
+
+class HolE(Model):
+    """score(h, r, t) = r · (h ⋆ t) with the circular correlation (h ⋆ t)_k = Σ_i h_i t_{(i + k) mod d}.
+
+    Nickel et al., AAAI 2016. The paper wraps it in a sigmoid, which belongs to the loss. By Fourier transforms a query
+    costs d log d.
+    """
+
+    name = "hole"
+    formula = "r · (h ⋆ t), (h ⋆ t)_k = Σ_i h_i t_{i+k}"
+    paper = "Nickel et al., AAAI 2016"
+    kind = "dot"
+    relation_parts = {"vector": 1}
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """q_j = Σ_i h_i r_{j−i}: a circular convolution."""
+        return _inverse(torch.fft.rfft(h) * torch.fft.rfft(r.vector), self.dim), None
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """q_i = Σ_k r_k t_{i+k}: a circular correlation."""
+        return _inverse(torch.fft.rfft(r.vector).conj() * torch.fft.rfft(t), self.dim), None
+
+
+def _inverse(spectrum: Tensor, dim: int) -> Tensor:
+    values: Tensor = torch.fft.irfft(spectrum, n=dim)
+    return values
+
+
+class ComplEx(Model):
+    """score(h, r, t) = Re Σ h ∘ r ∘ conj(t) over complex features (Trouillon et al., ICML 2016)."""
+
+    name = "complex"
+    formula = "Re Σ h ∘ r ∘ conj(t), all complex"
+    paper = "Trouillon et al., ICML 2016"
+    kind = "dot"
+    entity_parts = {"real": 1, "imaginary": 1}
+    relation_parts = {"real": 1, "imaginary": 1}
+
+    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
+        """Both halves."""
+        return torch.cat([e.real, e.imaginary], -1)
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """q = h ∘ r."""
+        return _complex_product(h, r.real, r.imaginary), None
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """q = t ∘ conj(r)."""
+        return _complex_product(t, r.real, -r.imaginary), None
+
+
+def _complex_product(x: Tensor, real: Tensor, imaginary: Tensor) -> Tensor:
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * real - b * imaginary, a * imaginary + b * real], -1)
+
+
+class SimplE(Model):
+    """score(h, r, t) = ½ (Σ h.head ∘ r ∘ t.tail + Σ t.head ∘ r⁻¹ ∘ h.tail) (Kazemi & Poole, NeurIPS 2018).
+
+    An entity has a vector for each side it can stand on, a relation one for each direction.
+    """
+
+    name = "simple"
+    formula = "½ (Σ h.head ∘ r ∘ t.tail + Σ t.head ∘ r⁻¹ ∘ h.tail)"
+    paper = "Kazemi & Poole, NeurIPS 2018"
+    kind = "dot"
+    entity_parts = {"head": 1, "tail": 1}
+    relation_parts = {"forward": 1, "inverse": 1}
+
+    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
+        """Both vectors."""
+        return torch.cat([e.head, e.tail], -1)
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """q meets (t.head, t.tail)."""
+        head, tail = h.chunk(2, -1)
+        return torch.cat([r.inverse * tail, r.forward * head], -1) / 2, None
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """q meets (h.head, h.tail)."""
+        head, tail = t.chunk(2, -1)
+        return torch.cat([r.forward * tail, r.inverse * head], -1) / 2, None
+
+
+class SimplEPlus(SimplE):
+    """SimplE with entities ≥ 0 (Fatemi et al., AAAI 2019): then r₁ ≤ r₂ feature by feature makes r₁ imply r₂."""
+
+    name = "simple+"
+    formula = "½ (Σ h.head ∘ r ∘ t.tail + Σ t.head ∘ r⁻¹ ∘ h.tail), entities ≥ 0"
+    paper = "Fatemi et al., AAAI 2019"
+    constraints = {"entity": lambda _, rows: rows.clamp(min=0)}
+
+
+class ComplExNNE(ComplEx):
+    """ComplEx with entities in [0, 1] (Ding et al., ACL 2018): non-negative parts that can be read as properties."""
+
+    name = "complex-nne"
+    formula = "Re Σ h ∘ r ∘ conj(t), all complex, parts of entities in [0, 1]"
+    paper = "Ding et al., ACL 2018"
+    constraints = {"entity": lambda _, rows: rows.clamp(0, 1)}
+
+
+class SeeK(Model):
+    """score(h, r, t) = Σ_{x,y} s_xy ⟨r_x, h_y, t_w⟩ over k segments of the vectors (Xu et al., ACL 2020).
+
+    w = y for even x and (x + y) mod k for odd x; s = −1 for odd x with x + y ≥ k, else 1. One segment is DistMult, two
+    are ComplEx up to signs; here k = 4 where it divides `model.dim`, else 2 or 1.
+    """
+
+    name = "seek"
+    formula = "Σ_{x,y} s_xy ⟨r_x, h_y, t_w⟩ over k = 4 segments, w = y or (x + y) mod k"
+    paper = "Xu et al., ACL 2020"
+    kind = "dot"
+    relation_parts = {"vector": 1}
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """q_w = Σ s_xy r_x ∘ h_y."""
+        return self._sum(h, r.vector, lambda y, w: (w, y)), None
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """q_y = Σ s_xy r_x ∘ t_w."""
+        return self._sum(t, r.vector, lambda y, w: (y, w)), None
+
+    def _sum(self, e: Tensor, r: Tensor, places: Callable[[int, int], tuple[int, int]]) -> Tensor:
+        """Segments of a query: `places` says which segment of it comes from which of the entity."""
+        k = next(number for number in (4, 2, 1) if self.dim % number == 0)
+        entity, relation = e.chunk(k, -1), r.chunk(k, -1)
+        segments: list[Tensor | float] = [0.0] * k
+        for x in range(k):
+            for y in range(k):
+                to, source = places(y, (x + y) % k if x % 2 else y)
+                sign = -1 if x % 2 and x + y >= k else 1
+                segments[to] = segments[to] + sign * relation[x] * entity[source]
+        return torch.cat([s for s in segments if isinstance(s, Tensor)], -1)
+
+
+class QuatE(Model):
+    """score(h, r, t) = Σ (h ⊗ r̂) · t over quaternions, r̂ = r / |r| (Zhang et al., NeurIPS 2019).
+
+    Rows are four parts of the quaternions; ⊗ is Hamilton's product, and each quaternion of r is made a unit.
+    """
+
+    name = "quate"
+    formula = "Σ (h ⊗ r̂) · t over quaternions, r̂ = r / |r|"
+    paper = "Zhang et al., NeurIPS 2019"
+    kind = "dot"
+    entity_parts = {"one": 1, "i": 1, "j": 1, "k": 1}
+    relation_parts = {"one": 1, "i": 1, "j": 1, "k": 1}
+
+    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
+        """All four parts."""
+        return torch.cat([e.one, e.i, e.j, e.k], -1)
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """q = h ⊗ r̂."""
+        return _hamilton(h, r, 1), None
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """q = t ⊗ conj(r̂): multiplying by a unit and by its conjugate undo each other and keep dot products."""
+        return _hamilton(t, r, -1), None
+
+
+def _hamilton(x: Tensor, r: Any, sign: int) -> Tensor:
+    """x ⊗ r̂, or with sign −1 x ⊗ conj(r̂)."""
+    a, b, c, d = x.chunk(4, -1)
+    length = torch.stack([r.one, r.i, r.j, r.k]).square().sum(0).sqrt().clamp(min=1e-12)
+    p, q, u, v = r.one / length, sign * r.i / length, sign * r.j / length, sign * r.k / length
+    return torch.cat(
+        [
+            a * p - b * q - c * u - d * v,
+            a * q + b * p + c * v - d * u,
+            a * u - b * v + c * p + d * q,
+            a * v + b * u - c * q + d * p,
+        ],
+        -1,
+    )

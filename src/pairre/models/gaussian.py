@@ -1,0 +1,74 @@
+"""Entities and relations as normal distributions with diagonal covariance: KG2E."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pairre.models.base import Model, Query
+from pairre.ops.reference.compare import total
+
+_LEAST, _MOST = 0.05, 5.0  # bounds of variances, the paper's
+
+
+def _bounded(_: Model, rows: Tensor) -> Tensor:
+    """Means of length at most 1, variances within their bounds."""
+    mean, variance = rows.chunk(2, -1)
+    length = mean.norm(dim=-1, keepdim=True).clamp(min=1)
+    return torch.cat([mean / length, variance.clamp(_LEAST, _MOST)], -1)
+
+
+class KG2E(Model):
+    """score(h, r, t) = log ∫ N(x; μh − μt, Σh + Σt) N(x; μr, Σr) dx, the expected likelihood (He et al., CIKM 2015).
+
+    With m = μh − μt − μr and V = Σh + Σt + Σr: −½ Σ (m² / V + log V + log 2π).
+    """
+
+    name = "kg2e"
+    formula = "−½ Σ (m² / V + log 2πV), m = μh − μt − μr, V = Σh + Σt + Σr"
+    paper = "He et al., CIKM 2015"
+    kind = None
+    entity_parts = {"mean": 1, "variance": 1}
+    relation_parts = {"mean": 1, "variance": 1}
+    constraints = {"entity": _bounded, "relation": _bounded}
+
+    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
+        """Mean and variance."""
+        return torch.cat([e.mean, e.variance], -1)
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """q = (μh − μr, Σh), w = Σr."""
+        mean, variance = h.chunk(2, -1)
+        return torch.cat([mean - r.mean, variance], -1), r.variance
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """q = (μt + μr, Σt), w = Σr."""
+        mean, variance = t.chunk(2, -1)
+        return torch.cat([mean + r.mean, variance], -1), r.variance
+
+    def meet(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
+        """The expected likelihood of what the two leave of the relation."""
+        assert w is not None
+        (a, s), (b, v) = q.chunk(2, -1), c.chunk(2, -1)
+        m, variance = a - b, s + v + w
+        return -total(m * m / variance + variance.log() + math.log(2 * math.pi)) / 2
+
+
+class KG2EKL(KG2E):
+    """score(h, r, t) = −KL(N(μh − μt, Σh + Σt) ‖ N(μr, Σr)) (He et al., CIKM 2015).
+
+    With m = μh − μt − μr and S = (Σh + Σt) / Σr: −½ Σ (S + m² / Σr − log S − 1).
+    """
+
+    name = "kg2e-kl"
+    formula = "−½ Σ (S + m² / Σr − log S − 1), m = μh − μt − μr, S = (Σh + Σt) / Σr"
+
+    def meet(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
+        """The divergence from the relation."""
+        assert w is not None
+        (a, s), (b, v) = q.chunk(2, -1), c.chunk(2, -1)
+        m, ratio = a - b, (s + v) / w
+        return -total(ratio + m * m / w - ratio.log() - 1) / 2
