@@ -39,13 +39,13 @@ lint: $(SETUP)
 types: $(SETUP)
 	$(BIN)/mypy
 
-unit: $(SETUP)
+unit: $(VENV)/.peers
 	$(BIN)/pytest
 
 bench: bench-ingest bench-cpu  ## both CPU benchmarks against PyKEEN (installs the peers extra)
 
 $(VENV)/.peers: $(SETUP)
-	$(BIN)/pip install --quiet --constraint constraints.txt '.[peers]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[peers]'
 	@touch $@
 
 bench-ingest: $(VENV)/.peers  ## 10 million triples to ids, and the ratio to PyKEEN
