@@ -15,7 +15,9 @@ import torch
 
 import pairre
 from conftest import planted_graph
+from pairre import ops
 from pairre.errors import GraphError, RecipeError, RunError, TrainingError
+from pairre.evaluate import evaluate_triples
 from pairre.graph import Graph
 from pairre.recipe import override
 from pairre.sampling import SIDES
@@ -294,3 +296,42 @@ def test_each_negative_is_read_once(num_entities):
     assert torch.equal(ids[place], negatives)
     distinct = negatives.unique()
     assert ids.tolist() == [*distinct.tolist(), *[-1] * (len(ids) - len(distinct))]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the tests above use the GPU itself")
+@pytest.mark.parametrize(
+    "settings",
+    [[], ["sampling.share=1", "train.optimizer=adagrad"], ["model.name=rotate"], ["model.name=se"]],
+    ids=lambda s: s[0] if s else "plain",
+)
+def test_the_kernels_of_the_gpu_train_and_rank_as_those_of_the_cpu(graph, quick, settings, monkeypatch):
+    """All of a step and of the ranking through Triton's interpreter: near the CPU's weights, and the same ranks."""
+    gpu = pytest.importorskip("pairre.ops.gpu", reason="triton is not installed")
+    recipe = override(quick, ["train.steps=4", "train.batch=8", "sampling.negatives=6", "model.dim=8", *settings])
+    results = []
+    for kernels in (ops.backend("cpu"), gpu):
+        monkeypatch.setattr(ops, "backend", lambda _, kernels=kernels: kernels)
+        trainer = Trainer(graph, recipe, CPU)
+        trainer.step(4)
+        trainer.settle()
+        results.append((trainer.model, trainer.mean_loss(4)))
+    (one, loss), (two, other) = results
+    assert loss == pytest.approx(other, rel=1e-4)
+    torch.testing.assert_close(one.entity, two.entity, rtol=1e-2, atol=1e-3)
+    one.load_state_dict(two.state_dict())
+    there = evaluate_triples(two, graph.test, graph.known)
+    monkeypatch.undo()
+    for side, here in evaluate_triples(one, graph.test, graph.known).items():
+        assert torch.equal(here.higher, there[side].higher)
+        assert torch.equal(here.equal, there[side].equal)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_ranks_on_a_gpu_are_those_of_the_cpu(graph, quick):
+    """On the same weights; scores differ in their last bits, so only candidates that nearly tie could change places."""
+    run = pairre.train(graph, override(quick, ["train.steps=100"]), progress=False, device="cuda")
+    there = evaluate_triples(run.model, graph.test, graph.known)
+    here = evaluate_triples(run.model.cpu(), graph.test, graph.known)
+    for side, ranks in here.items():
+        assert torch.equal(ranks.higher, there[side].higher)
+        assert torch.equal(ranks.equal, there[side].equal)

@@ -214,6 +214,8 @@ class Model(torch.nn.Module):
             return self.meet(q[:, None], None if w is None else w[:, None], c)
 
         size = max(1, _BUDGET // (entity.shape[1] * max(q.shape[1], self.relation.shape[1])))
+        if len(q) <= size:
+            return chunk(q, w, relation, entity)
         scores = []
         for start in range(0, len(q), size):
             part = slice(start, start + size)

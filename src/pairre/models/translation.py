@@ -98,7 +98,11 @@ def _product(matrix: Tensor, vector: Tensor) -> Tensor:
     """Matrices [..., d·d], row by row, times vectors [..., d]; leading dimensions broadcast."""
     dim = vector.shape[-1]
     square = matrix.reshape(*matrix.shape[:-1], dim, dim)
-    return (square @ vector.unsqueeze(-1)).squeeze(-1) if square.dim() > 2 else vector @ square.t()
+    if square.dim() == 2:  # one matrix for all
+        return vector @ square.t()
+    if square.shape[-3] == 1:  # one matrix for each row of vectors
+        return vector @ square.squeeze(-3).mT
+    return (square @ vector.unsqueeze(-1)).squeeze(-1)
 
 
 class TransD(_Translation):
