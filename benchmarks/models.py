@@ -1,4 +1,4 @@
-"""What does every model reach on small graphs with the recipe that ships for it, and how far above counting is that?
+"""What does every model reach on small graphs with a recipe chosen for it, and how far above counting is that?
 
 For each model a few settings are compared by validation MRR, the mean over UMLS and Countries S1; the best is its
 recipe (`src/pairre/recipes/MODEL.toml`). It is then trained with three seeds and ranked on test, once. The baseline
