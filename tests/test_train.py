@@ -19,6 +19,7 @@ from pairre import ops
 from pairre.errors import GraphError, RecipeError, RunError, TrainingError
 from pairre.evaluate import evaluate_triples
 from pairre.graph import Graph
+from pairre.models import MODELS
 from pairre.recipe import override
 from pairre.sampling import SIDES
 from pairre.trainer import Trainer, _distinct
@@ -335,3 +336,14 @@ def test_ranks_on_a_gpu_are_those_of_the_cpu(graph, quick):
     for side, ranks in here.items():
         assert torch.equal(ranks.higher, there[side].higher)
         assert torch.equal(ranks.equal, there[side].equal)
+
+
+@pytest.mark.parametrize("name", [model.name for model in MODELS if model.constraints])
+def test_constraints_hold_whatever_adam_puts_off(graph, quick, name):
+    trainer = Trainer(graph, override(quick, [f"model.name={name}", "train.lr=0.1", "train.batch=4"]), CPU)
+    trainer.step(30)
+    trainer.settle()
+    for table, rule in trainer.model.constraints.items():
+        rows = getattr(trainer.model, table).detach()
+        torch.testing.assert_close(rule(trainer.model, rows), rows)
+    assert math.isfinite(trainer.mean_loss(30))

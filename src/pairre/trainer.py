@@ -82,7 +82,8 @@ class Trainer:
         rows = {}
         for name, optimizer in self.optimizers.items():
             with self._beside[name].work():
-                rows[name] = optimizer.read(ids[name], groups[name], self.clock).requires_grad_()
+                read = optimizer.read(ids[name], groups[name], self.clock)
+                rows[name] = self.model.constrain(name, read).requires_grad_()  # a row that caught up may be outside
         self._join()
         sets = (len(batch.negatives), batch.share)
         positive, negative = self.model.batch_scores(side, rows["entity"], rows["relation"], sets, place)
@@ -131,8 +132,9 @@ class Trainer:
 
     def settle(self) -> None:
         """Finish what optimisers put off, so that the model can be used."""
-        for optimizer in self.optimizers.values():
+        for name, optimizer in self.optimizers.items():
             optimizer.settle(self.clock)
+            self.model.constrain(name, getattr(self.model, name).detach())
 
     def check_finite(self) -> None:
         """Refuse to let weights be stored that are good for nothing."""

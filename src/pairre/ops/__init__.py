@@ -1,6 +1,6 @@
-"""The hot operations, each with one signature and a backend by device: numba on the CPU, Triton on a CUDA device.
+"""The hot operations, each with one signature and a backend by device: numba on the CPU, Triton and CUDA C++ on a GPU.
 
-A backend is a module with the functions of `reference.py`; another one goes beside them and into `_BACKENDS`.
+A backend is a package with the functions of `reference`; another one goes beside them and into `_BACKENDS`.
 """
 
 from __future__ import annotations
