@@ -1,8 +1,8 @@
 """What does every model reach on small graphs with a recipe chosen for it, and how far above counting is that?
 
-For each model a few settings are compared by validation MRR, the mean over UMLS and Countries S1; the best is its
-recipe (`src/pairre/recipes/MODEL.toml`). It is then trained with three seeds and ranked on test, once. The baseline
-counts: an entity scores by how often train has it on that side of that relation.
+For each model a few settings are compared by validation MRR, the mean over UMLS and Countries S1; with `--recipes` the
+best is written as `src/pairre/recipes/MODEL.toml`. It is then trained with three seeds and ranked on test, once. The
+baseline counts: an entity scores by how often train has it on that side of that relation.
 
     PAIRRE_DATA=… python benchmarks/models.py [MODEL …] [--quick] [--recipes] [--keep | --json FILE]
 """

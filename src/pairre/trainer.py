@@ -66,10 +66,9 @@ class Trainer:
     def _step(self, side: Side) -> None:
         """Batch → rows → scores → loss → gradients → rows moved."""
         batch = self.sampler.batch(side, self.clock)
+        own = batch.share == 1  # then rows that several positives drew are read once
         others, place = (
-            (batch.negatives.flatten(), None)
-            if batch.share > 1
-            else _distinct(batch.negatives, self.graph.num_entities)
+            _distinct(batch.negatives, self.graph.num_entities) if own else (batch.negatives.flatten(), None)
         )
         ids = {
             "entity": torch.cat([batch.anchor, batch.true, others]),

@@ -242,7 +242,7 @@ class Model(torch.nn.Module):
         return relation, self.query(side, self.entity_rows(triples[:, 2 - COLUMN[side]]), relation)
 
     def score(self, triples: Tensor, side: Side = "tail") -> Tensor:
-        """Scores [B] of [B, 3] triples, asked for their tails; only with reciprocal relations the side matters."""
+        """Scores [B] of [B, 3] triples, asked for their tails; the side matters if `directional` or `reciprocal`."""
         relation, (q, w) = self.asked(triples, side)
         own = self.entity_rows(triples[:, COLUMN[side]])
         return self.compare_pairs(q, w, self.prepared(own, self.candidate_side(side), relation))

@@ -8,6 +8,8 @@ The table may be stored in half precision; all arithmetic is in float32.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -18,7 +20,7 @@ from pairre.ops.reference.rows import BETA1, BETA2, EPS, LONGEST, AdamTable, Gro
 from pairre.ops.reference.rows import group as sort
 
 _MOST_BY_RANK = 8192  # so many ids are sorted by counting, for each, the ones before it: one launch
-_LOG1, _LOG2 = -0.15200309344504997, -0.0014434168696687186  # log2 of the betas
+_LOG1, _LOG2 = math.log2(BETA1), math.log2(BETA2)
 
 
 @triton.jit
