@@ -29,6 +29,10 @@ class RunError(PairREError):
     """A run folder is missing, in use, damaged, or belongs to another recipe."""
 
 
+class RuleError(PairREError):
+    """A file of rules, a rule or a threshold of mining is wrong."""
+
+
 class DeviceError(PairREError):
     """The device asked for does not exist here."""
 

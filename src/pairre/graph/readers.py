@@ -133,7 +133,7 @@ class _Text:
         quoted = suffix == ".csv"
         delimiter = layout.delimiter or DELIMITED[suffix]
         if delimiter is None:
-            filled = (text for _, text in _lines(path, compression) if text.strip("\r\n"))
+            filled = (text for _, text in read_lines(path, compression) if text.strip("\r\n"))
             delimiter = _sniff(list(islice(filled, _SAMPLE)), quoted)
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '\r\n"':
             raise GraphError(f"delimiter {delimiter!r}: one ASCII character, no quote or line break, expected")
@@ -200,7 +200,7 @@ def _read_delimited(path: Path, layout: Layout) -> TripleColumns:
     return columns
 
 
-def _lines(path: Path, compression: str | None) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path, compression: str | None) -> Iterator[tuple[int, str]]:
     """(number, text with its line end) of each line; like Arrow, a lone carriage return ends one too."""
     with pa.input_stream(str(path), compression=compression) as stream:
         parts = (part for line in io.BufferedReader(stream) for part in line.splitlines(keepends=True))
@@ -216,7 +216,7 @@ def _lines(path: Path, compression: str | None) -> Iterator[tuple[int, str]]:
 
 def _records(path: Path, compression: str | None, delimiter: str, quoted: bool) -> Iterator[tuple[int, int, list[str]]]:
     """(first line, last line, cells) of each record that is not blank; a quoted cell may run over several lines."""
-    lines = _lines(path, compression)
+    lines = read_lines(path, compression)
     if not quoted:
         for number, line in lines:
             if text := line.rstrip("\r\n"):

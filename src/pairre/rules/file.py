@@ -1,0 +1,141 @@
+"""Files of rules: tab-separated with a header, one rule a line.
+
+The body of a composition is two names, and a name may hold anything but a tab or a line break, so that cell is a JSON
+list: `["born_in", "city_of"]`. Every other body is one name as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import pyarrow as pa
+
+from pairre.errors import GraphError, RuleError, suggest
+from pairre.files import written_whole
+from pairre.graph.readers import read_lines, split_suffix
+
+Kind = Literal["subrelation", "inverse", "symmetry", "equivalence", "composition"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+_SHOWN: dict[Kind, str] = {
+    "subrelation": "{}(x, y) ⇒ {}(x, y)",
+    "inverse": "{}(x, y) ⇒ {}(y, x)",
+    "symmetry": "{}(x, y) ⇒ {}(y, x)",
+    "equivalence": "{}(x, y) ⇔ {}(x, y)",
+    "composition": "{}(x, y) ∧ {}(y, z) ⇒ {}(x, z)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A body that implies a head: two relations one after the other for a composition, else one relation."""
+
+    body: tuple[str, ...]
+    head: str
+    kind: Kind
+    confidence: float
+    pca_confidence: float | None = None
+    support: int | None = None
+    head_coverage: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise RuleError(f"unknown kind '{self.kind}'{suggest(self.kind, KINDS)} (known: {', '.join(KINDS)})")
+        num_names = 2 if self.kind == "composition" else 1
+        if len(self.body) != num_names:
+            raise RuleError(f"the body of a rule of kind {self.kind} has {num_names} relation(s), not {len(self.body)}")
+        for name in (*self.body, self.head):
+            if not name.strip() or any(c in name for c in "\t\r\n"):
+                raise RuleError(f"relation {name!r}: a name that is not empty, without tabs and line breaks, expected")
+        if self.kind == "symmetry" and self.body != (self.head,):
+            raise RuleError("the body and the head of a symmetry are the same relation")
+        for column in ("confidence", "pca_confidence", "head_coverage"):
+            value = getattr(self, column)
+            if value is not None and not 0 < value <= 1:
+                raise RuleError(f"{column} {value}: a number above 0 and up to 1 expected")
+        if self.support is not None and self.support < 1:
+            raise RuleError(f"support {self.support}: a whole number from 1 up expected")
+
+    def __str__(self) -> str:
+        return _SHOWN[self.kind].format(*self.body, self.head)
+
+
+COLUMNS = tuple(f.name for f in fields(Rule))
+NEEDED = COLUMNS[:4]
+
+
+def read_rules(path: str | Path) -> list[Rule]:
+    """Read a file of rules, also .gz or .zst. Columns go by the header; others than `COLUMNS` are passed over."""
+    path = Path(path)
+    if not path.is_file():
+        raise RuleError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
+    try:
+        lines = list(read_lines(path, split_suffix(path)[1]))
+    except GraphError as error:
+        raise RuleError(str(error)) from error
+    except OSError as error:
+        raise RuleError(f"{path}: cannot be read: {error}") from error
+    rows = [(number, text.rstrip("\r\n").split("\t")) for number, text in lines if text.strip("\r\n")]
+    if not rows:
+        raise RuleError(f"{path}: the file is empty")
+    (first, header), *rest = rows
+    if missing := [column for column in NEEDED if column not in header]:
+        raise RuleError(
+            f"{path}:{first}: column '{missing[0]}' is missing; the header has at least {', '.join(NEEDED)}, with tabs"
+        )
+    rules = []
+    for number, cells in rest:
+        if len(cells) != len(header):
+            raise RuleError(f"{path}:{number}: {len(cells)} columns, expected {len(header)} as in the header")
+        try:
+            rules.append(_rule(dict(zip(header, cells, strict=True))))
+        except RuleError as error:
+            raise RuleError(f"{path}:{number}: {error}") from None
+    return rules
+
+
+def _rule(cells: Mapping[str, str]) -> Rule:
+    """One line by column."""
+    kind = cast(Kind, cells["kind"])  # a wrong one is refused by Rule
+    body = _pair(cells["body"]) if kind == "composition" else (cells["body"],)
+    return Rule(
+        body,
+        cells["head"],
+        kind,
+        _number(cells, "confidence", float),
+        *(
+            _number(cells, column, number) if cells.get(column) else None
+            for column, number in (("pca_confidence", float), ("support", int), ("head_coverage", float))
+        ),
+    )
+
+
+def _pair(cell: str) -> tuple[str, ...]:
+    try:
+        names = json.loads(cell)
+    except json.JSONDecodeError:
+        names = None
+    if not isinstance(names, list) or len(names) != 2 or not all(isinstance(name, str) for name in names):
+        raise RuleError(f'body {cell}: a composition has a JSON list of two names, as ["born_in", "city_of"]')
+    return tuple(names)
+
+
+def _number(cells: Mapping[str, str], column: str, number: type[Any]) -> Any:
+    try:
+        return number(cells[column])
+    except ValueError:
+        raise RuleError(f"{column} {cells[column]!r}: a {'whole ' * (number is int)}number expected") from None
+
+
+def write_rules(path: str | Path, rules: Iterable[Rule]) -> None:
+    """Write a file that `read_rules` reads, whole or not at all; what a rule does not know is left empty."""
+    path = Path(path)
+    with written_whole(path) as part, pa.output_stream(str(part), compression=split_suffix(path)[1]) as stream:
+        stream.write(("\t".join(COLUMNS) + "\n").encode())
+        for rule in rules:
+            body = json.dumps(rule.body, ensure_ascii=False) if len(rule.body) > 1 else rule.body[0]
+            values = (body, *(getattr(rule, column) for column in COLUMNS[1:]))
+            stream.write(("\t".join("" if v is None else str(v) for v in values) + "\n").encode())
