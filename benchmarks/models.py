@@ -1,10 +1,14 @@
-"""What does every model reach on small graphs with a recipe chosen for it, and how far above counting is that?
+"""What does every model reach, from one code base?
 
-For each model a few settings are compared by validation MRR, the mean over UMLS and Countries S1; with `--recipes` the
-best is written as `src/pairre/recipes/MODEL.toml`. It is then trained with three seeds and ranked on test, once. The
-baseline counts: an entity scores by how often train has it on that side of that relation.
+`small`: for each model a few settings are compared by validation MRR, the mean over UMLS and Countries S1, without the
+test triples; with `--recipes` the best is written as `src/pairre/recipes/MODEL.toml`. It is then trained with three
+seeds and ranked on test, once. The baseline counts: an entity scores by how often train has it on that side of that
+relation.
 
-    PAIRRE_DATA=… python benchmarks/models.py [MODEL …] [--quick] [--recipes] [--keep | --json FILE]
+`fb15k-237`: the recipes `fb15k-237-MODEL`, chosen on its validation split, on test beside the figures of the paper's
+table.
+
+    PAIRRE_DATA=… python benchmarks/models.py small|fb15k-237 [MODEL …] [--jobs N] [--recipes] [--keep | --json FILE]
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import json
 import logging
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,58 +26,84 @@ import torch
 
 import machine
 import pairre
+from pairre.device import pick_device
 from pairre.evaluate import Ranks, evaluate_triples, summarise
 from pairre.graph import Graph
-from pairre.models import MODELS, Model
-from pairre.recipe import Recipe, from_values
+from pairre.models import MODELS, Model, model_class
+from pairre.recipe import Recipe, from_values, recipe_names
 
 GRAPHS = ("umls", "countries-s1")
-SEEDS = range(3)
 RECIPES = Path(__file__).resolve().parents[1] / "src" / "pairre" / "recipes"
-_MATRICES = ("transr", "se", "rescal", "ote")  # relations as matrices: fewer features
+LARGE = "fb15k-237"
+PAPER = {  # test MRR on FB15k-237 in the paper's table
+    "transe": 0.294,
+    "distmult": 0.241,
+    "conve": 0.325,
+    "complex": 0.247,
+    "rotate": 0.338,
+    "ote": 0.351,
+    "gc-ote": 0.361,
+    "pairre": 0.351,
+}
+_MATRICES = ("transr", "transparse-share", "transparse-separate", "se", "rescal", "ote", "gc-ote")  # fewer features
 
 
-def settings(model: type[Model]) -> list[dict[str, Any]]:
-    """What is compared for a model, as sections of a recipe."""
-    dim = 50 if model.name in _MATRICES else 100
+def candidates(model: type[Model]) -> list[dict[str, Any]]:
+    """What is compared for a model on small graphs, as sections of a recipe."""
+    dim = 40 if model.name in _MATRICES else 100
     slow = model.projected or model.kind is None  # no kernels: fewer negatives
-    shared: dict[str, Any] = {"batch": 512, "steps": 400, "schedule": "linear", "patience": 0, "validate_every": 400}
-    found = []
-    for lr in (1e-2, 5e-2):
+    found: list[dict[str, Any]] = []
+    for lr in (3e-3, 1e-2) if model.weight_parts else (1e-2, 3e-2):
+        train = {"batch": 512, "steps": 1000, "lr": lr, "schedule": "linear", "validate_every": 100, "patience": 0}
         if model.kind == "dot":
-            for weight in (0.0, 1e-2):
+            for weight, reciprocal in ((1e-2, False), (3e-2, True), (1e-1, False), (1e-1, True)):
                 found.append(
                     {
-                        "model": {"name": model.name, "dim": dim, "init_range": 0.1},
-                        "loss": {"name": "cross-entropy"},
+                        "model": {"name": model.name, "dim": dim, "init_range": 0.1, "reciprocal": reciprocal},
+                        "loss": {"name": "cross-entropy", "weighting": False},
                         "sampling": {"negatives": 0},
                         "regularizer": {"name": "n3", "weight": weight},
-                        "train": {**shared, "lr": lr},
+                        "train": train,
                     }
                 )
         else:
-            for margin in (2.0, 6.0):
+            losses: list[dict[str, Any]] = [{"margin": margin} for margin in (3.0, 6.0, 12.0)]
+            if model.kind is None:
+                losses.append({"name": "cross-entropy"})
+            for loss in losses:
                 found.append(
                     {
                         "model": {"name": model.name, "dim": dim},
-                        "loss": {"margin": margin},
-                        "sampling": {"negatives": 32 if slow else 128},
-                        "train": {**shared, "lr": lr},
+                        "loss": loss,
+                        "sampling": {"negatives": 64 if slow else 128},
+                        "train": train,
                     }
                 )
     return found
 
 
 def trained(graph: Graph, values: dict[str, Any], seed: int, quick: bool) -> tuple[Model, float]:
-    """The model after its last step, and how long that took."""
+    """The best weights by validation, and how long that took."""
     train = {**values["train"], "seed": seed, **({"steps": 20, "validate_every": 20} if quick else {})}
     start = time.perf_counter()
-    run = pairre.train(graph, from_values({**values, "train": train}, Recipe()), device="cpu", progress=False)
+    run = pairre.train(graph, from_values({**values, "train": train}, Recipe()), progress=False)
     return run.model, time.perf_counter() - start
 
 
 def both(model: Model, graph: Graph, split: torch.Tensor) -> dict[str, float]:
     return summarise(evaluate_triples(model, split, graph.known))["both"]
+
+
+def without_test(graph: Graph) -> Graph:
+    """Test triples are not even in the filter."""
+    return replace(graph, test=graph.test[:0])
+
+
+def spread(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and standard deviation over seeds, and the runs."""
+    values = [run["mrr"] for run in runs]
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return {"mrr_mean": statistics.mean(values), "mrr_std": deviation, "runs": runs}
 
 
 def counting(graph: Graph) -> dict[str, float]:
@@ -86,32 +117,47 @@ def counting(graph: Graph) -> dict[str, float]:
         true = scores.gather(1, graph.test[:, column, None].long())
         query, member = graph.known.known(graph.test, side)
         scores[query, member] = -1
-        candidates = graph.num_entities - graph.known.count(graph.test, side) + 1
+        num_candidates = graph.num_entities - graph.known.count(graph.test, side) + 1
         higher, equal = (scores > true).sum(1), (scores == true).sum(1)
-        ranks[side] = Ranks(higher, equal, candidates)
+        ranks[side] = Ranks(higher, equal, num_candidates)
     return summarise(ranks)["both"]
 
 
-def measure(model: type[Model], graphs: dict[str, Graph], quick: bool) -> dict[str, Any]:
-    """The search and what the best setting reaches."""
+def small(name: str, num_seeds: int, quick: bool) -> dict[str, Any]:
+    """The search of one model's recipe and what it reaches."""
+    graphs = {graph: pairre.load_graph(graph) for graph in GRAPHS}
     search = []
-    for values in settings(model):
+    for values in candidates(model_class(name)):
         found = {}
-        for name, graph in graphs.items():
-            blind = replace(graph, test=graph.test[:0])  # test triples are not even in the filter
+        for graph_name, graph in graphs.items():
+            blind = without_test(graph)
             fitted, _ = trained(blind, values, 0, quick)
-            found[name] = both(fitted, blind, graph.valid)["mrr"]
+            found[graph_name] = both(fitted, blind, graph.valid)["mrr"]
         search.append({"settings": values, "valid_mrr": found, "mean": statistics.mean(found.values())})
     best = max(search, key=lambda entry: entry["mean"])["settings"]
-    test: dict[str, Any] = {}
-    for name, graph in graphs.items():
+    test = {}
+    for graph_name, graph in graphs.items():
         runs = []
-        for seed in SEEDS:
+        for seed in range(num_seeds):
             fitted, seconds = trained(graph, best, seed, quick)
             runs.append({"seed": seed, "seconds": seconds, **both(fitted, graph, graph.test)})
-        values = [run["mrr"] for run in runs]
-        test[name] = {"mrr_mean": statistics.mean(values), "mrr_std": statistics.stdev(values), "runs": runs}
-    return {"model": model.name, "recipe": best, "test": test, "search": search}
+        test[graph_name] = spread(runs)
+    return {"model": name, "recipe": best, "device": pick_device().type, "test": test, "search": search}
+
+
+def large(name: str, num_seeds: int, quick: bool) -> dict[str, Any]:
+    """What a model's recipe for FB15k-237 reaches."""
+    graph = pairre.load_graph(LARGE)
+    recipe = f"{LARGE}-{name}" if name != "pairre" else LARGE
+    runs = []
+    for seed in range(num_seeds):
+        start = time.perf_counter()
+        changes = [f"train.seed={seed}", *(["train.steps=100", "train.validate_every=100"] if quick else [])]
+        run = pairre.train(graph, recipe, overrides=changes, progress=False)
+        seconds = time.perf_counter() - start
+        valid = both(run.model, graph, graph.valid)["mrr"]
+        runs.append({"seed": seed, "seconds": seconds, "valid_mrr": valid, **both(run.model, graph, graph.test)})
+    return {"model": name, "recipe": recipe, "paper_mrr": PAPER.get(name), "test": {LARGE: spread(runs)}}
 
 
 def toml(values: dict[str, Any]) -> str:
@@ -123,30 +169,44 @@ def toml(values: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+PARTS = {"small": small, LARGE: large}
+
+
 def main() -> None:
-    """Measure the models that were asked for."""
+    """Measure the models that were asked for, each in a process of its own."""
     parser = machine.options(__doc__ or "")
+    parser.add_argument("part", nargs="?", choices=PARTS)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="all of them by default")
     parser.add_argument("--recipes", action="store_true", help="also write the recipes that ship")
+    parser.add_argument("--jobs", type=int, default=1, help="how many at a time")
+    parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     logging.disable()
-    graphs = {name: pairre.load_graph(name) for name in GRAPHS}
-    result: dict[str, Any] = {
-        "machine": machine.describe(),
-        "counting": {name: counting(graph) for name, graph in graphs.items()},
-        "models": [],
-    }
-    print("counting", {name: round(m["mrr"], 3) for name, m in result["counting"].items()}, flush=True)
-    for model in MODELS:
-        if arguments.models and model.name not in arguments.models:
-            continue
-        row = measure(model, graphs, arguments.quick)
-        result["models"].append(row)
-        reached = {name: f"{t['mrr_mean']:.3f} ± {t['mrr_std']:.3f}" for name, t in row["test"].items()}
-        print(model.name, reached, row["recipe"]["loss"], row["recipe"]["train"]["lr"], flush=True)
-        if arguments.recipes and not arguments.quick:
-            (RECIPES / f"{model.name}.toml").write_text(toml(row["recipe"]), encoding="utf-8")
-        machine.write("models", result, arguments)
+    if arguments.worker:
+        job = json.loads(arguments.worker)
+        machine.answer(PARTS[job["part"]](job["model"], job["seeds"], job["quick"]))
+        return
+    if not arguments.part:
+        parser.error(f"say which part: {' or '.join(PARTS)}")
+    result: dict[str, Any] = {"machine": machine.describe(), "part": arguments.part, "models": []}
+    if torch.cuda.is_available():
+        result["machine"]["gpu"] = torch.cuda.get_device_name()
+    if arguments.part == "small":
+        result["counting"] = {name: counting(pairre.load_graph(name)) for name in GRAPHS}
+        print("counting", {name: round(m["mrr"], 3) for name, m in result["counting"].items()}, flush=True)
+    wanted = arguments.models or [
+        m.name for m in MODELS if arguments.part == "small" or f"{LARGE}-{m.name}" in recipe_names()
+    ]
+    jobs = [
+        {"part": arguments.part, "model": name, "seeds": arguments.seeds, "quick": arguments.quick} for name in wanted
+    ]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for row in pool.map(lambda job: machine.fresh_process(__file__, job), jobs):
+            result["models"].append(row)
+            print(row["model"], {name: round(t["mrr_mean"], 4) for name, t in row["test"].items()}, flush=True)
+            if arguments.recipes and arguments.part == "small" and not arguments.quick:
+                (RECIPES / f"{row['model']}.toml").write_text(toml(row["recipe"]), encoding="utf-8")
+            machine.write(f"models-{arguments.part}", result, arguments)
 
 
 if __name__ == "__main__":

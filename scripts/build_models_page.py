@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 
-from pairre.models import MODELS, Model
+from pairre.models import MODELS, PATTERNS, Model
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "models.md"
+RESULTS = PAGE.parent / "results"
 SIZES = (14_541, 237, 200)
 _OPENING = """# Models
 
@@ -17,6 +19,49 @@ counted for FB15k-237 (14,541 entities, 237 relations) and `model.dim` 200.
 | `model.name` | score | parameters | norm | candidates depend on the relation |
 |---|---|---|---|---|
 """
+_PATTERNS = """
+## Patterns of relations
+
+✓: rows of relations can make the pattern hold for all entities, known or not, while the model still tells facts from
+non-facts; ✗: they cannot. Measured for every model on small planted graphs by `tests/test_expressiveness.py`, which
+also says why not. Whether training on a given graph finds such rows is another question.
+
+"""
+_NOTES = """
+The first table of the PairRE paper has TransE, TransR, RotatE and PairRE (whose subrelation needs a constraint, as
+[rules](rules.md) impose it). It agrees, but for TransR, which it gives no inverse, composition or subrelation; and its
+text denies the first two to TransH, TransD and TranSparse, and, after RotatE's, all but subrelation to SE. Facts alone
+do not force these patterns upon matrices, but matrices can hold them: with M = 1 TransR is TransE, rows scaled by
+α ≤ 1 are never less plausible, and diagonal matrices make SE a PairRE without the sphere. KG2E owes its subrelations to
+the bounds of means and variances, ComplEx-NNE and SimplE+ theirs to entities that are not negative.
+
+"""
+
+
+_RESULTS = """
+## What they reach
+
+Test MRR, mean ± standard deviation over seeds (one seed where there is none), each with its own recipe: `MODEL` on the
+small graphs, `fb15k-237-MODEL` on FB15k-237. All recipes were chosen on validation data
+(`benchmarks/models.py`; {files}). Counting ranks an entity by how often train has it on that side of that relation.
+
+"""
+_GRAPHS = ("umls", "countries-s1", "fb15k-237")
+
+
+def _results() -> str:
+    """The newest kept results of each benchmark, by model and graph."""
+    kept = [sorted(RESULTS.glob(f"models-{part}-*.json"))[-1] for part in ("small", "fb15k-237")]
+    found = [json.loads(file.read_text(encoding="utf-8")) for file in kept]
+    reached: dict[str, dict[str, str]] = {"counting": {g: f"{m['mrr']:.3f}" for g, m in found[0]["counting"].items()}}
+    for row in (row for result in found for row in result["models"]):
+        for graph, test in row["test"].items():
+            spread = "" if test["mrr_std"] is None else f" ± {test['mrr_std']:.3f}"
+            reached.setdefault(row["model"], {})[graph] = f"{test['mrr_mean']:.3f}{spread}"
+    names = [name for name in ("counting", *(m.name for m in MODELS)) if name in reached]
+    table = [["model", *_GRAPHS], ["---"] * 4, *([f"`{n}`", *(reached[n].get(g, "") for g in _GRAPHS)] for n in names)]
+    files = ", ".join(f"[{file.stem}](results/{file.name})" for file in kept)
+    return _RESULTS.format(files=files) + "".join(f"| {' | '.join(line)} |\n" for line in table)
 
 
 def page() -> str:
@@ -27,8 +72,11 @@ def page() -> str:
         number = f"{model.num_parameters(*SIZES):,}"
         cells = (f"[`{model.name}`](#{_anchor(model)})", model.formula.replace("|", "\\|"), number, norms)
         rows.append(f"| {' | '.join(cells)} | {'yes' if model.projected else ''} |")
+    marks = [[f"`{m.name}`", *("✓" if pattern in m.patterns else "✗" for pattern in PATTERNS)] for m in MODELS]
+    table = [["model", *PATTERNS], ["---"] + [":-:"] * len(PATTERNS), *marks]
+    patterns = "".join(f"| {' | '.join(line)} |\n" for line in table)
     sections = [f"## {model.__name__}\n\n{inspect.getdoc(model)}\n\n{_tables(model)}\n" for model in MODELS]
-    return _OPENING + "\n".join(rows) + "\n\n" + "\n".join(sections)
+    return _OPENING + "\n".join(rows) + "\n" + _PATTERNS + patterns + _NOTES + _results() + "\n" + "\n".join(sections)
 
 
 def _anchor(model: type[Model]) -> str:

@@ -3,9 +3,12 @@
 import pytest
 import torch
 
+import pairre
 from pairre.errors import RecipeError
 from pairre.graph.index import COLUMN
 from pairre.models import MODELS, Model, PairRE, model_class
+from pairre.recipe import override
+from pairre.runs import build_model
 
 CONTRACT = pytest.mark.parametrize("kind", MODELS, ids=lambda m: m.name)
 
@@ -35,7 +38,7 @@ def test_a_score_is_the_same_however_it_is_asked_for(kind, reciprocal):
     torch.testing.assert_close(model.score_heads(r, t)[each, h], scores["head"])
     torch.testing.assert_close(model.score_relations(h, t)[each, r], scores["tail"])
     same = torch.allclose(scores["tail"], scores["head"])
-    assert same == (not kind.directional and not reciprocal)
+    assert same == (not kind.directional and not model.reciprocal)
     for side in ("head", "tail"):
         true = triples[:, COLUMN[side]]
         own = torch.stack([true, (true + 1) % 11], 1)
@@ -55,7 +58,7 @@ def test_the_scores_of_a_batch_are_those_of_its_triples(kind, side, reciprocal, 
     model.double()
     triples = some_triples(6)
     anchor, true = triples[:, 2 - COLUMN[side]], triples[:, COLUMN[side]]
-    relation = model.relation[model.relation_ids(triples[:, 1], side)]
+    relation = model.relation_rows(model.relation_ids(triples[:, 1], side))
     negatives = torch.tensor([[1, 4, 4], [0, 10, 3], [5, 6, 7], [1, 2, 3], [9, 9, 0], [8, 2, 10]])
     for rows, sets, place, each in (
         (negatives[0], (1, 6), None, negatives[:1].expand(6, -1)),
@@ -190,3 +193,32 @@ def test_seek_with_two_segments_is_complex_up_to_signs():
     triples = torch.stack([torch.arange(4), torch.arange(4), torch.arange(4, 8)], 1)
     torch.testing.assert_close(seek.score(triples), by_hand)
     torch.testing.assert_close(other.score(triples), by_hand)
+
+
+@pytest.mark.parametrize("reciprocal", [False, True])
+@pytest.mark.parametrize("name", ["transparse-share", "transparse-separate"])
+def test_transparse_starts_as_the_identity_with_a_share_of_zeros(graph, name, reciprocal):
+    model = model_class(name)(graph.num_entities, graph.num_relations, 16, reciprocal=reciprocal)
+    model.initialise(0.5, seed=0)
+    model.begin(graph, seed=0)
+    facts = [graph.train[graph.train[:, 1] == r] for r in range(3)]
+    sizes = {"matrix": [len(f) for f in facts]}
+    if name == "transparse-separate":
+        sizes = {end: [len(f[:, COLUMN[end]].unique()) for f in facts] for end in ("head", "tail")}
+    most = max(max(n) for n in sizes.values())
+    for row, table in enumerate(model.relation):
+        swapped = list(sizes)[:: -1 if row >= 3 else 1]  # r⁻¹ has r's tails for heads
+        for part, like in zip(sizes, swapped, strict=True):
+            matrix = getattr(model.parts("relation", table), part).view(16, 16)
+            assert (matrix == 0).sum() == int((1 - 0.7 * sizes[like][row % 3] / most) * 16**2)
+            torch.testing.assert_close(matrix, torch.eye(16), atol=0.005, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["transparse-share", "transparse-separate"])
+def test_zeros_of_transparse_stay(graph, quick, name):
+    recipe = override(quick, [f"model.name={name}"])
+    before = build_model(graph, recipe, torch.device("cpu")).relation
+    after = pairre.train(graph, recipe, progress=False, device="cpu").model.relation
+    assert (before == 0).any()
+    assert torch.equal(before == 0, after == 0)
+    assert not torch.equal(before, after)

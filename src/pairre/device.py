@@ -33,12 +33,18 @@ def pick_device(name: str = "auto") -> torch.device:
 class Recorded:
     """A call without arguments. On a GPU its launches are recorded as a CUDA graph after two plain runs, then replayed.
 
-    So the call must do the same launches on the same memory every time, and must not wait for the device.
+    So the call must do the same launches on the same memory every time, and must not wait for the device. `warm` says
+    that another call has done all of its launches before, so that it needs no plain runs.
     """
 
-    def __init__(self, call: Callable[[], None], device: torch.device) -> None:
-        self._call, self._plain_runs = call, 2 if device.type == "cuda" else -1
+    def __init__(self, call: Callable[[], None], device: torch.device, warm: bool = False) -> None:
+        self._call, self._plain_runs = call, (0 if warm else 2) if device.type == "cuda" else -1
         self._graph: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether the next call is recorded, or replays."""
+        return self._plain_runs == 0
 
     def __call__(self) -> None:
         """Do it."""
@@ -48,13 +54,14 @@ class Recorded:
             self._plain_runs -= 1
             self._call()
         else:
-            gc.collect()  # a graph that is thrown away while another is recorded would spoil it
-            gc.disable()
+            gc.disable()  # a graph that is thrown away while another is recorded would spoil it
+            gc.freeze()  # torch collects garbage before it records, which among all modules takes long
             try:
                 self._graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(self._graph):
                     self._call()
             finally:
+                gc.unfreeze()
                 gc.enable()
             self._graph.replay()
 

@@ -6,7 +6,7 @@ are true after all and must not count; `weight` [B] sums to 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,14 @@ from pairre import ops
 from pairre.ops.reference.loss import NEVER
 from pairre.recipe import LossRecipe
 
-Loss = Callable[[Tensor, Tensor, Tensor | None, Tensor, LossRecipe], Tensor]
+
+class Loss(Protocol):
+    """What every loss takes."""
+
+    def __call__(
+        self, positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe
+    ) -> Tensor:
+        """The loss."""
 
 
 def self_adversarial(
@@ -28,7 +35,13 @@ def self_adversarial(
     return loss
 
 
-def cross_entropy(positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, _: LossRecipe) -> Tensor:
+def cross_entropy(
+    positive: Tensor,
+    negative: Tensor,
+    known: Tensor | None,
+    weight: Tensor,
+    recipe: LossRecipe,  # noqa: ARG001
+) -> Tensor:
     """−log of the positive's share in a softmax over itself and its negatives."""
     if known is not None:
         negative = negative.masked_fill(known, NEVER)
@@ -49,7 +62,13 @@ def logistic(positive: Tensor, negative: Tensor, known: Tensor | None, weight: T
     return (weight * (F.softplus(-recipe.margin - positive) + false)).sum()
 
 
-def k_vs_all(_: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe) -> Tensor:
+def k_vs_all(
+    positive: Tensor,  # noqa: ARG001
+    negative: Tensor,
+    known: Tensor | None,
+    weight: Tensor,
+    recipe: LossRecipe,
+) -> Tensor:
     """Binary cross-entropy over all entities, known ones labelled 1 (Dettmers et al., AAAI 2018), labels smoothed.
 
     y = (1 − ε) label + ε / E, logits γ + s. Every training triple brings its whole row of labels, so a pair with many

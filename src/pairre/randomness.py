@@ -46,7 +46,7 @@ def integers(stream: int | Tensor, counter: Tensor, below: int) -> Tensor:
     return (_shift(x, 32) * below + ((x & 0xFFFFFFFF) * below >> 32)) >> 32
 
 
-def uniform(stream: int, counter: Tensor) -> Tensor:
+def uniform(stream: int | Tensor, counter: Tensor) -> Tensor:
     """A float32 in [0, 1) for each counter, a multiple of 2⁻²⁴."""
     return _shift(bits(stream, counter), 40).float() * 2**-24
 

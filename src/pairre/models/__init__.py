@@ -8,6 +8,7 @@ from pairre.models.bilinear import (
     RESCAL,
     ComplEx,
     ComplExNNE,
+    ComplExNNEAER,
     DistMult,
     HolE,
     QuatE,
@@ -15,18 +16,23 @@ from pairre.models.bilinear import (
     SimplE,
     SimplEPlus,
 )
+from pairre.models.convolution import ConvE
 from pairre.models.gaussian import KG2E, KG2EKL
+from pairre.models.neighbourhood import GCOTE, RGCN
 from pairre.models.pairre import PairRE, TripleRE
 from pairre.models.rotation import OTE, RotatE, RotatEPair
-from pairre.models.translation import SE, TransD, TransE, TransH, TransR
+from pairre.models.translation import SE, TransD, TransE, TransH, TranSparseSeparate, TranSparseShare, TransR
 
 MODELS: tuple[type[Model], ...] = (
     *(PairRE, TripleRE),
-    *(TransE, TransH, TransR, TransD, SE, KG2E, KG2EKL),
-    *(RotatE, RotatEPair, OTE),
-    *(RESCAL, DistMult, HolE, ComplEx, ComplExNNE, SimplE, SimplEPlus, SeeK, QuatE),
+    *(TransE, TransH, TransR, TransD, TranSparseShare, TranSparseSeparate, SE, KG2E, KG2EKL),
+    *(RotatE, RotatEPair, OTE, GCOTE),
+    *(ConvE, RGCN),
+    *(RESCAL, DistMult, HolE, ComplEx, ComplExNNE, ComplExNNEAER, SimplE, SimplEPlus, SeeK, QuatE),
 )
-__all__ = ["MODELS", "Model", "PairRE", "model_class"]
+# What relations may follow, with a short name each; which of them a model can express is its `patterns`.
+PATTERNS = {"symmetry": "sym", "antisymmetry": "asym", "inverse": "inv", "composition": "comp", "subrelation": "sub"}
+__all__ = ["MODELS", "PATTERNS", "Model", "PairRE", "model_class"]
 
 
 def model_class(name: str) -> type[Model]:

@@ -5,6 +5,7 @@ B triples, E entities, R relations, K candidates of each query, D features. A hi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pairre import ops
 from pairre.errors import RecipeError
-from pairre.graph import Side
+from pairre.graph import Graph, Side
 from pairre.graph.index import COLUMN
 from pairre.ops import reference
 from pairre.ops.reference.compare import meet
@@ -25,9 +26,12 @@ from pairre.randomness import key, uniform
 
 Query = tuple[Tensor, Tensor | None]  # q and its scale w, [B, D] each; None: 1
 Width = int | Callable[[int], int]  # of a part of a row: a multiple of dim, or a function of it
+Shape = Callable[[int], tuple[int, ...]]  # of a dense weight, for so many features
+Ids = dict[str, Tensor]  # rows of each table
 Constraint = Callable[["Model", Tensor], Tensor]  # rows as stored → rows that may be stored
 Chunks = Iterator[tuple[int, Tensor]]  # prepared entity rows, each piece with the id of its first
 _BUDGET = 1 << 24  # elements of a temporary
+_WEIGHT_ROW = 1024  # dense weights in a row of their table
 
 
 class Model(torch.nn.Module):
@@ -35,7 +39,8 @@ class Model(torch.nn.Module):
 
     Rows have named parts (`entity_parts`, `relation_parts`). Where a candidate depends on the relation, `projected` is
     set and `prepare` is given the relation's parts; it must broadcast over leading dimensions. With `reciprocal`, every
-    relation has a second row, by which (?, r, t) is asked as (t, r⁻¹, ?).
+    relation has a second row, by which (?, r, t) is asked as (t, r⁻¹, ?). What belongs to no row is a dense weight
+    (`weight_parts`), found as `self.dense`.
 
     The entity table may be stored in half precision; rows are computed with in float32.
     """
@@ -47,9 +52,14 @@ class Model(torch.nn.Module):
     kinds: ClassVar[tuple[ops.Kind, ...]] = ()  # others that may be asked for
     entity_parts: ClassVar[dict[str, Width]] = {"vector": 1}
     relation_parts: ClassVar[dict[str, Width]]
+    weight_parts: ClassVar[dict[str, Shape]] = {}
+    patterns: ClassVar[frozenset[str]] = frozenset()  # of relations, that the formula can hold for all entities
     projected: ClassVar[bool] = False
     directional: ClassVar[bool] = False  # whether a triple's score depends on the side that is asked for
+    one_way: ClassVar[bool] = False  # whether it can only ask for tails, so that relations are always reciprocal
+    asks_relations: ClassVar[bool] = True  # whether all relations of a pair of entities can be scored in training
     constraints: ClassVar[dict[str, Constraint]] = {}  # what rows of a table are brought to after each step
+    rule_modes: ClassVar[frozenset[str]] = frozenset()  # how it can follow rules: "tie", "soft"
 
     def __init__(
         self,
@@ -67,14 +77,18 @@ class Model(torch.nn.Module):
                 raise RecipeError(f"model.norm: {self.name} has {has or 'its own'}, not {kind}")
             self.kind = kind
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
-        self.reciprocal = reciprocal
+        self.reciprocal = reciprocal or self.one_way
         self._widths = {
             "entity": {part: self._width(width) for part, width in self.entity_parts.items()},
             "relation": {part: self._width(width) for part, width in self.relation_parts.items()},
         }
         sizes = {table: sum(widths.values()) for table, widths in self._widths.items()}
         self.entity = torch.nn.Parameter(torch.empty(num_entities, sizes["entity"], dtype=getattr(torch, storage)))
-        self.relation = torch.nn.Parameter(torch.empty(num_relations * (1 + reciprocal), sizes["relation"]))
+        self.relation = torch.nn.Parameter(torch.empty(num_relations * (1 + self.reciprocal), sizes["relation"]))
+        if self.weight_parts:  # as rows, so that optimisers of rows move them
+            self.weights = torch.nn.Parameter(torch.empty(-(-self.num_weights(dim) // _WEIGHT_ROW), _WEIGHT_ROW))
+        self.clock: Tensor | None = None  # the step, while it trains
+        self.eval()
 
     def _width(self, width: Width) -> int:
         return self.dim * width if isinstance(width, int) else width(self.dim)
@@ -89,6 +103,22 @@ class Model(torch.nn.Module):
                 part.copy_(uniform(stream, counter).mul_(2 * bound).sub_(bound))
             self.constrain(name, table.detach())
 
+    def begin(self, graph: Graph, seed: int) -> None:
+        """What the first rows take from the training graph, after the uniform draw."""
+
+    @property
+    def dense(self) -> SimpleNamespace:
+        """The dense weights by name, each in its shape."""
+        shapes = {name: shape(self.dim) for name, shape in self.weight_parts.items()}
+        sizes = [math.prod(shape) for shape in shapes.values()]
+        parts = torch.split(self.weights.flatten()[: sum(sizes)], sizes)
+        return SimpleNamespace(**{n: part.view(shapes[n]) for n, part in zip(shapes, parts, strict=True)})
+
+    @classmethod
+    def num_weights(cls, dim: int) -> int:
+        """How many dense weights there are."""
+        return sum(math.prod(shape(dim)) for shape in cls.weight_parts.values())
+
     def constrain(self, name: str, rows: Tensor) -> Tensor:
         """Bring rows of a table, in place, to what they may be."""
         if name in self.constraints:
@@ -99,14 +129,19 @@ class Model(torch.nn.Module):
     def num_parameters(cls, num_entities: int, num_relations: int, dim: int) -> int:
         """How many numbers the model learns on a graph."""
         with torch.device("meta"):
-            return sum(table.numel() for table in cls(num_entities, num_relations, dim).parameters())
+            model = cls(num_entities, num_relations, dim)
+        return model.entity.numel() + model.relation.numel() + cls.num_weights(dim)
 
     # --- a model's own maths ---
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """Entity rows as the score uses them; `e` and `r` are parts, `r` only where the model is `projected`."""
+        """Entity rows as the score uses them on a side (`e.side`); `r` is given only where the model is `projected`."""
         vector: Tensor = e.vector
         return vector
+
+    def prepare_relations(self, rows: Tensor) -> Tensor:
+        """All relation rows as the maths takes them, where that is worth doing once for all queries."""
+        return rows
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """What every candidate tail of (h, r) is compared with."""
@@ -120,6 +155,18 @@ class Model(torch.nn.Module):
         """Scores of queries and candidates [..., D] whose leading dimensions broadcast."""
         assert self.kind is not None
         return meet(self.kind, q, w, c)
+
+    def implied(self, stored: Tensor, bodies: Tensor) -> Tensor:
+        """Relation rows [n, ·] whose scores are never below those of `bodies` [n, K, ·], whatever is stored."""
+        raise NotImplementedError
+
+    def aligned(self, stored: Tensor, first: Tensor) -> Tensor:  # noqa: ARG002
+        """Rows of relations that nothing implies, but that share what they imply with those of `first` rows."""
+        return stored
+
+    def rule_penalty(self, inverse: bool, body: Any, head: Any) -> Tensor:
+        """How far parts of n relations are from body(x, y) ⇒ head(x, y), or head(y, x), each, [n]."""
+        raise NotImplementedError
 
     # --- derived: the model's way of comparing, by kernels where its kind has them ---
 
@@ -161,10 +208,9 @@ class Model(torch.nn.Module):
 
     def prepared(self, entity: Tensor, side: Side, relation: Tensor | None) -> Tensor:
         """Entity rows as the score uses them on a side of a relation."""
-        r = None if relation is None else self.parts("relation", relation)
-        if r is not None and self.projected:
-            r.side = side
-        return self.prepare(self.parts("entity", entity), r)
+        e = self.parts("entity", entity)
+        e.side = side
+        return self.prepare(e, None if relation is None else self.parts("relation", relation))
 
     def query(self, side: Side, anchor: Tensor, relation: Tensor) -> Query:
         """What candidates on a side meet, from rows of the entity on the other side and rows of the relation."""
@@ -176,6 +222,13 @@ class Model(torch.nn.Module):
     def candidate_side(self, side: Side) -> Side:
         """The side that candidates stand on: with reciprocal relations always the tail."""
         return "tail" if self.reciprocal else side
+
+    def reads(self, side: Side, ids: Ids, clock: Tensor) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:  # noqa: ARG002
+        """Which rows a step must read for these of its batch, and how entity and relation rows are made of them.
+
+        The rows themselves, unless a model looks further.
+        """
+        return ids, lambda rows: (rows["entity"], rows["relation"])
 
     def batch_scores(
         self, side: Side, entity: Tensor, relation: Tensor, sets: tuple[int, int], place: Tensor | None = None
@@ -202,6 +255,23 @@ class Model(torch.nn.Module):
         scales = [None] * num_sets if w is None else torch.split(w, share)
         chunks = zip(torch.split(q, share), scales, others.chunk(num_sets), strict=True)
         return positive, torch.cat([self.compare(*chunk) for chunk in chunks])
+
+    def relation_scores(self, side: Side, ends: Tensor, relations: Tensor) -> Tensor:
+        """Scores [B, R] of relation rows between pairs of entities, asked for `side`.
+
+        `ends` holds B rows of anchors, then B of the entities on `side`. A chunk of pairs at a time, as below.
+        """
+
+        def chunk(anchor: Tensor, true: Tensor) -> Tensor:
+            shape = (len(anchor), len(relations), -1)
+            anchor, true = (rows[:, None].expand(shape) for rows in (anchor, true))
+            rows = relations.expand(shape)
+            q, w = self.query(side, anchor, rows)
+            return self.meet(q, w, self.prepared(true, self.candidate_side(side), rows))
+
+        size = max(1, _BUDGET // (len(relations) * max(ends.shape[1], relations.shape[1])))
+        parts = zip(*(torch.split(rows, size) for rows in ends.chunk(2)), strict=True)
+        return torch.cat([checkpoint(chunk, *p, use_reentrant=False, preserve_rng_state=False) for p in parts])
 
     def _projected_scores(self, side: Side, q: Tensor, w: Tensor | None, relation: Tensor, entity: Tensor) -> Tensor:
         """Scores [B, K] where candidates depend on the relation; `entity` [B or 1, K, ·] as stored.
@@ -231,6 +301,10 @@ class Model(torch.nn.Module):
         """Rows of relations that are asked from a side."""
         return relations + self.num_relations if self.reciprocal and side == "head" else relations
 
+    def relation_rows(self, ids: Tensor) -> Tensor:
+        """Rows of relations as the maths takes them."""
+        return F.embedding(ids, self.prepare_relations(self.relation))
+
     def entity_rows(self, ids: Tensor | slice) -> Tensor:
         """Rows of entities as stored, in the precision they are computed with."""
         rows = self.entity[ids] if isinstance(ids, slice) else F.embedding(ids, self.entity)
@@ -238,7 +312,7 @@ class Model(torch.nn.Module):
 
     def asked(self, triples: Tensor, side: Side) -> tuple[Tensor, Query]:
         """Relation rows and queries of [B, 3] triples whose member on `side` is ignored."""
-        relation = F.embedding(self.relation_ids(triples[:, 1], side), self.relation)
+        relation = self.relation_rows(self.relation_ids(triples[:, 1], side))
         return relation, self.query(side, self.entity_rows(triples[:, 2 - COLUMN[side]]), relation)
 
     def score(self, triples: Tensor, side: Side = "tail") -> Tensor:

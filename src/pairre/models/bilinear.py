@@ -17,6 +17,7 @@ class RESCAL(Model):
     name = "rescal"
     formula = "hᵀ M t, M in R^{d×d}"
     paper = "Nickel et al., ICML 2011"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     kind = "dot"
     relation_parts = {"matrix": lambda dim: dim * dim}
 
@@ -39,6 +40,7 @@ class DistMult(Model):
     name = "distmult"
     formula = "Σ h ∘ r ∘ t"
     paper = "Yang et al., ICLR 2015"
+    patterns = frozenset({"symmetry"})
     kind = "dot"
     relation_parts = {"vector": 1}
 
@@ -61,6 +63,7 @@ class HolE(Model):
     name = "hole"
     formula = "r · (h ⋆ t), (h ⋆ t)_k = Σ_i h_i t_{i+k}"
     paper = "Nickel et al., AAAI 2016"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     kind = "dot"
     relation_parts = {"vector": 1}
 
@@ -84,6 +87,7 @@ class ComplEx(Model):
     name = "complex"
     formula = "Re Σ h ∘ r ∘ conj(t), all complex"
     paper = "Trouillon et al., ICML 2016"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     kind = "dot"
     entity_parts = {"real": 1, "imaginary": 1}
     relation_parts = {"real": 1, "imaginary": 1}
@@ -115,6 +119,7 @@ class SimplE(Model):
     name = "simple"
     formula = "½ (Σ h.head ∘ r ∘ t.tail + Σ t.head ∘ r⁻¹ ∘ h.tail)"
     paper = "Kazemi & Poole, NeurIPS 2018"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     kind = "dot"
     entity_parts = {"head": 1, "tail": 1}
     relation_parts = {"forward": 1, "inverse": 1}
@@ -140,7 +145,13 @@ class SimplEPlus(SimplE):
     name = "simple+"
     formula = "½ (Σ h.head ∘ r ∘ t.tail + Σ t.head ∘ r⁻¹ ∘ h.tail), entities ≥ 0"
     paper = "Fatemi et al., AAAI 2019"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse", "subrelation"})
     constraints = {"entity": lambda _, rows: rows.clamp(min=0)}
+    rule_modes = frozenset({"tie"})
+
+    def implied(self, stored: Tensor, bodies: Tensor) -> Tensor:
+        """The largest of the bodies, feature by feature, and δ ≥ 0 more."""
+        return bodies.amax(1) + stored.abs()
 
 
 class ComplExNNE(ComplEx):
@@ -149,7 +160,26 @@ class ComplExNNE(ComplEx):
     name = "complex-nne"
     formula = "Re Σ h ∘ r ∘ conj(t), all complex, parts of entities in [0, 1]"
     paper = "Ding et al., ACL 2018"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse", "subrelation"})
     constraints = {"entity": lambda _, rows: rows.clamp(0, 1)}
+
+
+class ComplExNNEAER(ComplExNNE):
+    """ComplEx-NNE with approximate entailment of relations (Ding et al., ACL 2018); without rules it is ComplEx-NNE.
+
+    A rule p ⇒ q of confidence λ adds μ λ (Σ max(0, Re p − Re q) + Σ (Im p − Im q)²) to the loss: were it 0, no triple
+    of q would score below that of p. A rule that p implies the inverse of q has conj(q) in place of q.
+    """
+
+    name = "complex-nne-aer"
+    formula = "Re Σ h ∘ r ∘ conj(t), all complex, parts of entities in [0, 1], rules as penalties"
+    rule_modes = frozenset({"soft"})
+
+    def rule_penalty(self, inverse: bool, body: Any, head: Any) -> Tensor:
+        """Σ max(0, Re b − Re h) + Σ (Im b − Im h)², h conjugated for the inverse."""
+        imaginary = -head.imaginary if inverse else head.imaginary
+        gaps: Tensor = (body.real - head.real).clamp(min=0) + (body.imaginary - imaginary).square()
+        return gaps.sum(-1)
 
 
 class SeeK(Model):
@@ -162,6 +192,7 @@ class SeeK(Model):
     name = "seek"
     formula = "Σ_{x,y} s_xy ⟨r_x, h_y, t_w⟩ over k = 4 segments, w = y or (x + y) mod k"
     paper = "Xu et al., ACL 2020"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     kind = "dot"
     relation_parts = {"vector": 1}
 
@@ -195,6 +226,7 @@ class QuatE(Model):
     name = "quate"
     formula = "Σ (h ⊗ r̂) · t over quaternions, r̂ = r / |r|"
     paper = "Zhang et al., NeurIPS 2019"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     kind = "dot"
     entity_parts = {"one": 1, "i": 1, "j": 1, "k": 1}
     relation_parts = {"one": 1, "i": 1, "j": 1, "k": 1}

@@ -30,6 +30,7 @@ class KG2E(Model):
     name = "kg2e"
     formula = "−½ Σ (m² / V + log 2πV), m = μh − μt − μr, V = Σh + Σt + Σr"
     paper = "He et al., CIKM 2015"
+    patterns = frozenset({"antisymmetry", "inverse", "composition", "subrelation"})
     kind = None
     entity_parts = {"mean": 1, "variance": 1}
     relation_parts = {"mean": 1, "variance": 1}
@@ -65,6 +66,7 @@ class KG2EKL(KG2E):
 
     name = "kg2e-kl"
     formula = "−½ Σ (S + m² / Σr − log S − 1), m = μh − μt − μr, S = (Σh + Σt) / Σr"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition", "subrelation"})
 
     def meet(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
         """The divergence from the relation."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pairre import ops
@@ -20,8 +21,10 @@ class PairRE(Model):
     name = "pairre"
     formula = "−‖ĥ ∘ r.head − t̂ ∘ r.tail‖₁, ê = e / ‖e‖₂"
     paper = "Chao et al., ACL 2021"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition", "subrelation"})
     kind = "l1"
     relation_parts = {"head": 1, "tail": 1}
+    rule_modes = frozenset({"tie", "soft"})
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
         """Put entity rows on the unit sphere."""
@@ -35,6 +38,27 @@ class PairRE(Model):
         """q = t̂ ∘ r.tail, w = r.head."""
         return t * r.tail, r.head
 
+    def implied(self, stored: Tensor, bodies: Tensor) -> Tensor:
+        """r.head = b.head ∘ cos θ, r.tail = b.tail ∘ cos θ, b the smallest of the bodies, feature by feature.
+
+        They are multiples of each other, so what is at most as large as the smallest is so for all.
+        """
+        b = self.parts("relation", bodies)
+        least = (b.head.abs() + b.tail.abs()).argmin(1, keepdim=True)  # [n, 1, D]
+        scale = self.parts("relation", stored).head.cos()
+        return torch.cat([part.gather(1, least)[:, 0] * scale for part in (b.head, b.tail)], -1)
+
+    def aligned(self, stored: Tensor, first: Tensor) -> Tensor:
+        """A multiple, feature by feature: a relation can be implied by two only if these are multiples."""
+        f, scale = self.parts("relation", first), 1 + self.parts("relation", stored).head
+        return torch.cat([f.head * scale, f.tail * scale], -1)
+
+    def rule_penalty(self, inverse: bool, body: Any, head: Any) -> Tensor:
+        """‖b.head ∘ h.tail − b.tail ∘ h.head‖², or for the inverse ‖b.head ∘ h.head − b.tail ∘ h.tail‖²."""
+        one, other = (head.head, head.tail) if inverse else (head.tail, head.head)
+        gap: Tensor = body.head * one - body.tail * other
+        return gap.square().sum(-1)
+
     def batch_scores(
         self, side: Side, entity: Tensor, relation: Tensor, sets: tuple[int, int], place: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -44,6 +68,12 @@ class PairRE(Model):
             scores: tuple[Tensor, Tensor] = fused(entity, relation, self.candidate_side(side) == "tail")
             return scores
         return super().batch_scores(side, entity, relation, sets, place)
+
+    def relation_scores(self, side: Side, ends: Tensor, relations: Tensor) -> Tensor:
+        """As any model's, by a kernel: pairs of scales meet all pairs of relation vectors."""
+        h, t = ends.chunk(2) if self.candidate_side(side) == "tail" else reversed(ends.chunk(2))
+        r = self.parts("relation", relations)
+        return ops.compare("l1", ops.unit_rows(h), ops.unit_rows(t), r.tail, weights=r.head)
 
 
 class TripleRE(Model):
@@ -56,6 +86,7 @@ class TripleRE(Model):
     name = "triplere"
     formula = "−‖ĥ ∘ (r.head + 1) − t̂ ∘ (r.tail + 1) + r.middle‖₁, ê = e / ‖e‖₂"
     paper = "Yu et al., 2022"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition", "subrelation"})
     kind = "l1"
     relation_parts = {"head": 1, "middle": 1, "tail": 1}
 

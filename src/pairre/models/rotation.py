@@ -5,27 +5,39 @@ Complex rows are a real half and an imaginary half.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from pairre.models.base import Model, Query
+from pairre.graph import Graph, Side
+from pairre.models.base import Ids, Model, Query
 from pairre.ops.reference.compare import root, total
 
 
 class RotatE(Model):
     """score(h, r, t) = −Σ |h ∘ e^{iθ} − t| over complex features, θ the phases of r (Sun et al., ICLR 2019).
 
-    The released code scales phases so that the uniform initialisation covers ±π; here phases are learnt as they are.
+    A relation's row holds its phases in units that the first draw, uniform in ± the bound, spreads over ±π: a step of
+    Adam then turns by as much as it moves, in proportion.
     """
 
     name = "rotate"
     formula = "−Σ |h ∘ e^{iθ} − t|, h and t complex"
     paper = "Sun et al., ICLR 2019"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition"})
     kind = "modulus"
     entity_parts = {"real": 1, "imaginary": 1}
     relation_parts = {"phase": 1}
+    unit = 1.0  # of phases
+
+    def initialise(self, bound: float, seed: int) -> None:
+        """Both tables uniform in ±bound, which is ±π for phases."""
+        super().initialise(bound, seed)
+        self.unit = math.pi / bound
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
         """Both halves."""
@@ -33,11 +45,11 @@ class RotatE(Model):
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """q = h ∘ e^{iθ}."""
-        return turned(h, r.phase), None
+        return turned(h, self.unit * r.phase), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
         """q = t ∘ e^{−iθ}."""
-        return turned(t, -r.phase), None
+        return turned(t, -self.unit * r.phase), None
 
 
 def turned(x: Tensor, phase: Tensor) -> Tensor:
@@ -61,11 +73,15 @@ class RotatEPair(RotatE):
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """q = h ∘ e^{ia}, w = e^{ib}."""
-        return turned(h, r.head), torch.cat([r.tail.cos(), r.tail.sin()], -1)
+        return self._pair(h, r.head, r.tail)
 
     def head_query(self, r: Any, t: Tensor) -> Query:
         """q = t ∘ e^{ib}, w = e^{ia}."""
-        return turned(t, r.tail), torch.cat([r.head.cos(), r.head.sin()], -1)
+        return self._pair(t, r.tail, r.head)
+
+    def _pair(self, x: Tensor, own: Tensor, other: Tensor) -> Query:
+        phase = self.unit * other
+        return turned(x, self.unit * own), torch.cat([phase.cos(), phase.sin()], -1)
 
 
 class OTE(Model):
@@ -79,18 +95,44 @@ class OTE(Model):
     name = "ote"
     formula = "−Σ_g ‖e^{s} ∘ Φ(M) h − t‖₂ over groups of features, Φ(M) orthogonal"
     paper = "Tang et al., ACL 2020"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition"})
     kind = None
     relation_parts = {"matrix": lambda dim: dim * group_size(dim), "scale": 1}
     directional = True
 
+    def begin(self, graph: Graph, seed: int) -> None:
+        """Matrices start near the identity: far from singular ones, near which Φ jumps."""
+        super().begin(graph, seed)
+        with torch.no_grad():
+            self._matrices(self.parts("relation", self.relation)).add_(
+                torch.eye(group_size(self.dim)).to(self.relation)
+            )
+
+    def reads(self, side: Side, ids: Ids, clock: Tensor) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:  # noqa: ARG002
+        """The rows of the batch, and all relations: there are fewer than positives, and Φ costs something."""
+        every = torch.arange(len(self.relation), device=ids["relation"].device)
+        return {**ids, "relation": every}, lambda rows: (
+            rows["entity"],
+            F.embedding(ids["relation"], self.prepare_relations(rows["relation"])),
+        )
+
+    def prepare_relations(self, rows: Tensor) -> Tensor:
+        """Φ(M) in the place of M: rows of M by Gram–Schmidt, which is L⁻¹ M with M Mᵀ = L Lᵀ, in float64."""
+        r = self.parts("relation", rows)
+        matrix = self._matrices(r).double()
+        nothing = 1e-12 * torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+        lower, _ = torch.linalg.cholesky_ex(matrix @ matrix.mT + nothing)  # so that no matrix is singular
+        turn = torch.linalg.solve_triangular(lower, matrix, upper=False).to(rows.dtype)
+        return torch.cat([turn.flatten(-3), r.scale], -1)
+
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """q = e^{s} ∘ Φ(M) h."""
-        turned = torch.einsum("...gij,...gj->...gi", self._turn(r), self._groups(h))
+        turned = torch.einsum("...gij,...gj->...gi", self._matrices(r), self._groups(h))
         return turned.flatten(-2) * r.scale.exp(), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
         """q = e^{−s} ∘ Φ(M)ᵀ t."""
-        turned = torch.einsum("...gij,...gi->...gj", self._turn(r), self._groups(t))
+        turned = torch.einsum("...gij,...gi->...gj", self._matrices(r), self._groups(t))
         return turned.flatten(-2) * (-r.scale).exp(), None
 
     def meet(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:  # noqa: ARG002
@@ -98,18 +140,21 @@ class OTE(Model):
         x = self._groups(q - c)
         return -total(root(total(x * x)))
 
+    def compare(self, q: Tensor, w: Tensor | None, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
+        """As any model's; while it trains on shared candidates by products, |q − c|² = |q|² + |c|² − 2 q·c."""
+        if ids is not None or not self.training:
+            return super().compare(q, w, candidates, ids)
+        queries, others = (self._groups(x).transpose(0, 1) for x in (q, candidates))  # [groups, B or N, size]
+        squares = total(queries * queries)[:, :, None] + total(others * others)[:, None]
+        return -torch.baddbmm(squares, queries, others.mT, alpha=-2).clamp(min=1e-12).sqrt().sum(0)
+
     def _groups(self, x: Tensor) -> Tensor:
         return x.reshape(*x.shape[:-1], -1, group_size(self.dim))
 
-    def _turn(self, r: Any) -> Tensor:
-        """Φ(M) of every group, by Gram–Schmidt over its rows."""
+    def _matrices(self, r: Any) -> Tensor:
         size = group_size(self.dim)
-        rows: list[Tensor] = []
-        for row in r.matrix.reshape(*r.matrix.shape[:-1], -1, size, size).unbind(-2):
-            for other in rows:
-                row = row - (row * other).sum(-1, keepdim=True) * other
-            rows.append(torch.nn.functional.normalize(row, dim=-1))
-        return torch.stack(rows, -2)
+        matrices: Tensor = r.matrix.reshape(*r.matrix.shape[:-1], -1, size, size)
+        return matrices
 
 
 def group_size(dim: int) -> int:

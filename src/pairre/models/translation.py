@@ -5,12 +5,15 @@ Where the papers write ‖·‖ with either norm, `kind` is the one their best r
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pairre.graph import Graph
 from pairre.models.base import Model, Query
+from pairre.randomness import bits, key
 
 
 class _Translation(Model):
@@ -37,6 +40,7 @@ class TransE(_Translation):
     name = "transe"
     formula = "−‖h + r − t‖₁"
     paper = "Bordes et al., NeurIPS 2013"
+    patterns = frozenset({"antisymmetry", "inverse", "composition"})
     kind = "l1"
     kinds = ("l2",)
 
@@ -51,6 +55,7 @@ class TransH(Model):
     name = "transh"
     formula = "−‖h⊥ + r⊥ − t⊥‖₂, e⊥ = e − (n̂·e) n̂"
     paper = "Wang et al., AAAI 2014"
+    patterns = frozenset({"antisymmetry", "inverse", "composition"})
     kind = "l2"
     kinds = ("l1",)
     relation_parts = {"vector": 1, "normal": 1}
@@ -84,6 +89,7 @@ class TransR(_Translation):
     name = "transr"
     formula = "−‖M h + r − M t‖₂, M in R^{d×d}"
     paper = "Lin et al., AAAI 2015"
+    patterns = frozenset({"antisymmetry", "inverse", "composition", "subrelation"})
     kind = "l2"
     kinds = ("l1",)
     relation_parts = {"vector": 1, "matrix": lambda dim: dim * dim}
@@ -105,12 +111,81 @@ def _product(matrix: Tensor, vector: Tensor) -> Tensor:
     return (square @ vector.unsqueeze(-1)).squeeze(-1)
 
 
+class TranSparseShare(TransR):
+    """score(h, r, t) = −‖M h + r − M t‖₂ with a sparse matrix M of the relation (Ji et al., AAAI 2016).
+
+    Of M's entries a share of 1 − (1 − θ) N / N_max is 0, for N triples of the relation and N_max of the most frequent
+    one: rare relations get few parameters. Which entries, chance says (the paper's unstructured pattern); the diagonal
+    is always kept. The zeros are the pattern: an entry that is 0 gets no gradient and stays 0.
+    """
+
+    name = "transparse-share"
+    formula = "−‖M h + r − M t‖₂, M in R^{d×d}, the sparser the rarer r is"
+    paper = "Ji et al., AAAI 2016"
+    least_sparse: ClassVar[float] = 0.3  # θ, the share of zeros of the most frequent relation; the paper tunes it
+
+    def prepare(self, e: Any, r: Any) -> Tensor:
+        """M e."""
+        return _product(_kept(r.matrix), e.vector)
+
+    def sizes(self, triples: Tensor) -> dict[str, Tensor]:
+        """N of every relation, for each of its matrices."""
+        return {"matrix": torch.bincount(triples[:, 1], minlength=self.num_relations)}
+
+    def begin(self, graph: Graph, seed: int) -> None:
+        """Matrices start as the identity, but for a hundredth of the draw at the other places that are kept."""
+        sizes = self.sizes(graph.train.long())
+        most = max(1, *(int(n.max()) for n in sizes.values()))
+        places = torch.arange(self.dim**2, device=self.relation.device)
+        for row, table in enumerate(self.relation.detach()):
+            parts = self.parts("relation", table)
+            swapped = row >= self.num_relations  # r⁻¹ has r's tails for heads
+            for name, n in zip(sizes, list(sizes.values())[:: -1 if swapped else 1], strict=True):
+                zeros = 1 - (1 - self.least_sparse) * int(n[row % self.num_relations]) / most
+                order = bits(key(seed, "zeros", name, row), places)
+                order[:: self.dim + 1] = torch.iinfo(order.dtype).max  # the diagonal comes last
+                matrix = getattr(parts, name).mul_(0.01)
+                matrix[order.argsort()[: int(zeros * len(places))]] = 0
+                matrix[:: self.dim + 1] = 1
+
+
+def _kept(matrix: Tensor) -> Tensor:
+    """A sparse matrix, with no gradient where it is 0."""
+    return matrix * (matrix != 0)
+
+
+class TranSparseSeparate(TranSparseShare):
+    """score(h, r, t) = −‖M_head h + r − M_tail t‖₂ with two sparse matrices of the relation (Ji et al., AAAI 2016).
+
+    As `transparse-share`, with N the number of different heads for M_head and of different tails for M_tail, and N_max
+    the largest of all.
+    """
+
+    name = "transparse-separate"
+    formula = "−‖M_head h + r − M_tail t‖₂, M in R^{d×d}, the sparser the fewer entities r has on that side"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition", "subrelation"})
+    relation_parts = {"vector": 1, "head": lambda dim: dim * dim, "tail": lambda dim: dim * dim}
+
+    def prepare(self, e: Any, r: Any) -> Tensor:
+        """M e, with the matrix of the side that e stands on."""
+        return _product(_kept(getattr(r, e.side)), e.vector)
+
+    def sizes(self, triples: Tensor) -> dict[str, Tensor]:
+        """N of every relation, for each of its matrices."""
+        different = {}
+        for name, column in (("head", 0), ("tail", 2)):
+            linked = torch.unique(triples[:, 1] * self.num_entities + triples[:, column]) // self.num_entities
+            different[name] = torch.bincount(linked, minlength=self.num_relations)
+        return different
+
+
 class TransD(_Translation):
     """score(h, r, t) = −‖h⊥ + r − t⊥‖₂, e⊥ = e + (e_p·e) r_p, each with a projection vector (Ji et al., ACL 2015)."""
 
     name = "transd"
     formula = "−‖h⊥ + r − t⊥‖₂, e⊥ = e + (e_p·e) r_p"
     paper = "Ji et al., ACL 2015"
+    patterns = frozenset({"antisymmetry", "inverse", "composition"})
     kind = "l2"
     kinds = ("l1",)
     entity_parts = {"vector": 1, "projection": 1}
@@ -129,6 +204,7 @@ class SE(Model):
     name = "se"
     formula = "−‖M_head h − M_tail t‖₁, M in R^{d×d}"
     paper = "Bordes et al., AAAI 2011"
+    patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition", "subrelation"})
     kind = "l1"
     kinds = ("l2",)
     relation_parts = {"head": lambda dim: dim * dim, "tail": lambda dim: dim * dim}
@@ -136,7 +212,7 @@ class SE(Model):
 
     def prepare(self, e: Any, r: Any) -> Tensor:
         """M e, with the matrix of the side that e stands on."""
-        return _product(getattr(r, r.side), e.vector)
+        return _product(getattr(r, e.side), e.vector)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:  # noqa: ARG002
         """q = M_head h."""

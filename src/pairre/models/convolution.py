@@ -1,0 +1,116 @@
+"""A query made by a small convolutional network: ConvE."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pairre.errors import RecipeError
+from pairre.graph import Graph
+from pairre.models.base import Model, Query
+from pairre.randomness import bits, key, uniform
+
+_FILTERS, _SIDE = 32, 3  # filters of 3 × 3
+_MOMENTUM = 0.1  # how fast the statistics of batches are forgotten
+
+
+def _rectangle(dim: int) -> tuple[int, int]:
+    """The height and width of a vector laid out as a rectangle, as nearly square as its length allows."""
+    heights = [height for height in range(2, math.isqrt(dim) + 1) if dim % height == 0]
+    if not heights or dim // heights[-1] < _SIDE:
+        raise RecipeError(f"model.dim: conve lays vectors out as rectangles of at least 2 × {_SIDE}, not of {dim}")
+    return heights[-1], dim // heights[-1]
+
+
+def _num_features(dim: int) -> int:
+    """Numbers that come out of the convolution of a query."""
+    height, width = _rectangle(dim)
+    return _FILTERS * (2 * height - _SIDE + 1) * (width - _SIDE + 1)
+
+
+class ConvE(Model):
+    """score(h, r, t) = ReLU(W vec(ReLU(ω ∗ [h; r]))) · t + b_t (Dettmers et al., AAAI 2018).
+
+    h and r are laid out as rectangles, one above the other, and convolved with 32 filters ω of 3 × 3. Batch
+    normalisation and dropout stand where the released code has them (input, feature maps, hidden layer; 0.2, 0.2, 0.3),
+    the paper says little about the first. A head cannot be asked for, so relations are reciprocal.
+    """
+
+    name = "conve"
+    formula = "ReLU(W vec(ReLU(ω ∗ [h; r]))) · t + b_t"
+    paper = "Dettmers et al., AAAI 2018"
+    patterns = frozenset({"antisymmetry"})
+    kind = "dot"
+    one_way = True
+    asks_relations = False  # that would be a pass through the network for each of them
+    entity_parts = {"vector": 1, "bias": lambda dim: 1}  # noqa: ARG005
+    relation_parts = {"vector": 1}
+    weight_parts = {
+        "filters": lambda _: (_FILTERS, _SIDE * _SIDE),
+        "filter_bias": lambda _: (_FILTERS,),
+        "matrix": lambda dim: (dim, _num_features(dim)),
+        "bias": lambda dim: (dim,),
+        "norm_input": lambda _: (2, 1),  # scale and shift of each normalised channel
+        "norm_maps": lambda _: (2, _FILTERS),
+        "norm_hidden": lambda dim: (2, dim),
+    }
+    dropout = {"input": 0.2, "maps": 0.2, "hidden": 0.3}
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for layer, size in (("input", 1), ("maps", _FILTERS), ("hidden", self.dim)):
+            self.register_buffer(f"mean_{layer}", torch.zeros(size))
+            self.register_buffer(f"variance_{layer}", torch.ones(size))
+        self._streams = dict.fromkeys(self.dropout, 0)
+
+    def begin(self, graph: Graph, seed: int) -> None:  # noqa: ARG002
+        """Filters and matrix uniform in ±1/√inputs as is usual, norms that change nothing; dropout by the seed."""
+        self._streams = {layer: key(seed, "dropout", layer) for layer in self.dropout}
+        dense = self.dense
+        with torch.no_grad():
+            for name, inputs in (("filters", _SIDE * _SIDE), ("matrix", _num_features(self.dim))):
+                part = getattr(dense, name)
+                counter = torch.arange(part.numel(), device=part.device).view(part.shape)
+                part.copy_((2 * uniform(key(seed, "init", name), counter) - 1) / math.sqrt(inputs))
+            for name in ("filter_bias", "bias"):
+                getattr(dense, name).zero_()
+            for layer in self.dropout:
+                scale, shift = getattr(dense, f"norm_{layer}")
+                scale.fill_(1)
+                shift.zero_()
+
+    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
+        """Vector and bias."""
+        return torch.cat([e.vector, e.bias], -1)
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """q is what comes out of the network; its last feature meets the bias."""
+        dense = self.dense
+        height, width = _rectangle(self.dim)
+        x = torch.cat([h[..., :-1], r.vector], -1).view(-1, 1, 2 * height * width)
+        x = self._dropped("input", self._normalised("input", x, dense)).view(-1, 2 * height, width)
+        patches = x.unfold(1, _SIDE, 1).unfold(2, _SIDE, 1).flatten(3).flatten(1, 2)  # [B, places, 9]
+        x = dense.filters @ patches.mT + dense.filter_bias[:, None]
+        x = self._dropped("maps", F.relu(self._normalised("maps", x, dense)))
+        x = F.linear(x.flatten(1), dense.matrix, dense.bias)
+        x = F.relu(self._normalised("hidden", self._dropped("hidden", x), dense))
+        return torch.cat([x, x.new_ones(len(x), 1)], -1), None
+
+    def _normalised(self, layer: str, x: Tensor, dense: Any) -> Tensor:
+        """Batch normalisation of channels [B, C] or [B, C, places]."""
+        mean, variance = getattr(self, f"mean_{layer}"), getattr(self, f"variance_{layer}")
+        scale, shift = getattr(dense, f"norm_{layer}")
+        return F.batch_norm(x, mean, variance, scale, shift, self.training, _MOMENTUM)
+
+    def _dropped(self, layer: str, x: Tensor) -> Tensor:
+        """Some features, or some whole feature maps, set to 0 while it trains: which ones, the step says."""
+        if not self.training or self.clock is None:
+            return x
+        shape = x.shape[:2] if layer == "maps" else x.shape
+        counter = torch.arange(math.prod(shape), device=x.device).view(*shape, *[1] * (x.dim() - len(shape)))
+        kept = uniform(bits(self._streams[layer], self.clock), counter) >= self.dropout[layer]
+        return x * kept / (1 - self.dropout[layer])

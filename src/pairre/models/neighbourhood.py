@@ -1,0 +1,234 @@
+"""An entity is what it is and what it is linked to: R-GCN and GC-OTE, with sampled neighbours.
+
+n entities, K links from each way: way 0 are the links that lead to the entity, way 1 those that lead from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from pairre.graph import Graph, Side
+from pairre.models.base import Ids, Model, Query, Width
+from pairre.models.bilinear import DistMult
+from pairre.models.rotation import OTE, group_size
+from pairre.randomness import bits, generator, key, uniform
+
+_BOTH = (0, 1)
+
+
+@dataclass(frozen=True)
+class Links:
+    """Links of n entities."""
+
+    entity: Tensor  # [n, ways, K]: who is at the other end
+    relation: Tensor  # [n, ways, K]
+    there: Tensor  # [n, ways, K] bool: whether there is one
+    ways: tuple[int, ...] = _BOTH
+
+    def __getitem__(self, part: slice) -> Links:
+        return Links(self.entity[part], self.relation[part], self.there[part], self.ways)
+
+
+class Neighbourhood(Model):
+    """A model whose entities are encoded from their rows and those of their neighbours before anything is scored.
+
+    A step reads K links of each entity and way, drawn anew, without the very triple it learns from; ranking reads the
+    first `ranked` of them in a fixed random order. All relation rows are read, as there are few.
+    """
+
+    asks_relations = False  # an encoded entity may show the link that is asked for
+    sampled: ClassVar[int] = 8  # K in training
+    ranked: ClassVar[int] = 64  # K at most, elsewhere
+    encoded_parts: ClassVar[dict[str, Width]] = {"vector": 1}  # of an entity after encoding
+    chunk: ClassVar[int] = 1 << 12  # entities encoded at a time
+    first: Tensor  # [2, E + 1]: where the links of an entity begin
+    others: Tensor  # [2, N]: who is at their other end
+    relations: Tensor  # [2, N]
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._widths["entity"] = {part: self._width(width) for part, width in self.encoded_parts.items()}
+        for name, shape in (("first", (2, self.num_entities + 1)), ("others", (2, 0)), ("relations", (2, 0))):
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.int64), persistent=False)
+        self._stream = 0
+
+    def begin(self, graph: Graph, seed: int) -> None:
+        """Take the training links of every entity, each way, in a random order."""
+        super().begin(graph, seed)
+        self._stream = key(seed, "links")
+        triples = graph.train.long()[torch.randperm(len(graph.train), generator=generator(seed, "links"))]
+        first, others, relations = [], [], []
+        for own, other in ((2, 0), (0, 2)):
+            order = triples[:, own].argsort(stable=True)
+            count = torch.bincount(triples[:, own], minlength=self.num_entities)
+            first.append(torch.cat([count.new_zeros(1), count.cumsum(0)]))
+            others.append(triples[order, other])
+            relations.append(triples[order, 1])
+        for name, parts in (("first", first), ("others", others), ("relations", relations)):
+            setattr(self, name, torch.stack(parts).to(self.entity.device))
+
+    def links(self, ids: Tensor, ways: tuple[int, ...] = _BOTH) -> Links:
+        """Links of entities [n]: a window into their random order, whose place the step says."""
+        chosen = torch.arange(ways[0], ways[-1] + 1, device=ids.device)[:, None]
+        ids = ids.clamp(min=0)[:, None, None]
+        if self.others.shape[1] == 0:
+            nothing = torch.zeros(len(ids), len(ways), 1, dtype=torch.int64, device=ids.device)
+            return Links(nothing, nothing, nothing.bool(), ways)
+        first = self.first[chosen, ids]
+        degree = self.first[chosen, ids + 1] - first
+        window = torch.arange(self.sampled if self.training else self.ranked, device=ids.device)
+        start = torch.zeros_like(degree)
+        if self.training and self.clock is not None:
+            counter = torch.arange(degree.numel(), device=ids.device).view(degree.shape)
+            start = bits(bits(self._stream, self.clock), counter)
+        place = first + (start % degree.clamp(min=1) + window) % degree.clamp(min=1)
+        place = place.clamp(max=self.others.shape[1] - 1)
+        return Links(self.others[chosen, place], self.relations[chosen, place], window < degree, ways)
+
+    def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
+        """Entity rows [n, ·] from their own, their neighbours' [n, ways, K, ·] and all relation rows."""
+        raise NotImplementedError
+
+    def ways(self, side: Side) -> tuple[int, ...]:  # noqa: ARG002
+        """Which links a step that asks for `side` needs."""
+        return _BOTH
+
+    def entity_rows(self, ids: Tensor | slice) -> Tensor:
+        """Encoded rows of entities."""
+        if isinstance(ids, slice):
+            ids = torch.arange(self.num_entities, device=self.entity.device)[ids]
+        parts, relation = [], self.prepare_relations(self.relation)
+        for part in torch.split(ids.flatten(), self.chunk // 8):
+            links = self.links(part)
+            parts.append(self.encode(super().entity_rows(part), super().entity_rows(links.entity), links, relation))
+        return torch.cat(parts).view(*ids.shape, -1)
+
+    def reads(self, side: Side, ids: Ids, clock: Tensor) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:  # noqa: ARG002
+        """The rows of the batch, of the entities' neighbours, and of all relations."""
+        own, asked = ids["entity"], ids["relation"]
+        self.train()
+        links = self._without(self.links(own, self.ways(side)), side, own[: 2 * len(asked)], asked)
+        wanted = {
+            "entity": torch.cat([own, links.entity.flatten()]),
+            "relation": torch.arange(len(self.relation), device=own.device),
+        }
+
+        def make(rows: Ids) -> tuple[Tensor, Tensor]:
+            relation = self.prepare_relations(rows["relation"])
+            entity, near = rows["entity"][: len(own)], rows["entity"][len(own) :].view(*links.entity.shape, -1)
+            parts = []
+            for start in range(0, len(own), self.chunk):
+                part = slice(start, start + self.chunk)
+                inputs = (entity[part], near[part], links[part], relation)
+                parts.append(checkpoint(self.encode, *inputs, use_reentrant=False, preserve_rng_state=False))
+            return torch.cat(parts), F.embedding(asked, relation)
+
+        return wanted, make
+
+    def _without(self, links: Links, side: Side, ends: Tensor, asked: Tensor) -> Links:
+        """Links of a batch without the triples that the batch is asked for: a true triple must not show itself."""
+        anchor, true = ends.chunk(2)
+        there = links.there.clone()
+        size, relation = len(anchor), (asked % self.num_relations)[:, None]
+        for rows, other, way in (
+            (slice(0, size), true, 1 if side == "tail" else 0),
+            (slice(size, 2 * size), anchor, 0 if side == "tail" else 1),
+        ):
+            if way in links.ways:
+                i = links.ways.index(way)
+                same = (links.entity[rows, i] == other[:, None]) & (links.relation[rows, i] == relation)
+                there[rows, i] &= ~same
+        return Links(links.entity, links.relation, there, links.ways)
+
+
+class RGCN(Neighbourhood):
+    """score(h, r, t) = Σ h' ∘ r ∘ t', e' = W₀ e + mean over links (s, x) of Σ_b a_sb V_b x.
+
+    Schlichtkrull et al., ESWC 2018: one layer of a relational graph convolution under DistMult. A link's matrix is a
+    mix of bases V_b, whose weights a_s belong to the relation and the way; the mean is over all links, as in the
+    paper's link prediction. Its FB15k runs have one layer, too; here without the ReLU.
+    """
+
+    name = "rgcn"
+    formula = "Σ h' ∘ r ∘ t', e' = W₀ e + mean over links (s, x) of Σ_b a_sb V_b x"
+    paper = "Schlichtkrull et al., ESWC 2018"
+    patterns = DistMult.patterns
+    kind = "dot"
+    bases: ClassVar[int] = 4
+    relation_parts = {"vector": 1, "into": lambda _: RGCN.bases, "out": lambda _: RGCN.bases}
+    weight_parts = {"self": lambda dim: (dim, dim), "bases": lambda dim: (RGCN.bases, dim, dim)}
+    tail_query, head_query = DistMult.tail_query, DistMult.head_query
+
+    def begin(self, graph: Graph, seed: int) -> None:
+        """W₀ starts as the identity, bases uniform in ±1/√d, their weights in ±1."""
+        super().begin(graph, seed)
+        dense = self.dense
+        with torch.no_grad():
+            counter = torch.arange(dense.bases.numel(), device=self.weights.device).view(dense.bases.shape)
+            dense.bases.copy_((2 * uniform(key(seed, "init", "bases"), counter) - 1) * self.dim**-0.5)
+            dense.self.copy_(torch.eye(self.dim))
+            mixing = self.relation[:, self.dim :]
+            mixing.copy_(mixing / mixing.abs().max().clamp(min=1e-12))
+
+    def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
+        """e'."""
+        dense, r = self.dense, self.parts("relation", relation)
+        mixing = torch.stack([F.embedding(links.relation[:, i], a) for i, a in enumerate((r.into, r.out))], 1)
+        share = links.there / links.there.sum((1, 2), keepdim=True).clamp(min=1)
+        mixed = torch.einsum("nwkb,nwkd->nbd", mixing * share[..., None], near)
+        return F.linear(own, dense.self) + torch.einsum("nbd,bed->ne", mixed, dense.bases)
+
+
+class GCOTE(Neighbourhood, OTE):
+    """OTE's score plus the same distance to the context of the candidate (Tang et al., ACL 2020).
+
+    The context of a tail is the mean of itself and of what OTE makes of (h', r') over the links that lead to it; that
+    of a head the mean over the links that lead from it, turned back. As in OTE each side is asked for in its own way.
+    """
+
+    name = "gc-ote"
+    formula = "−Σ_g (‖e^{s} ∘ Φ(M) h − t‖₂ + ‖e^{s} ∘ Φ(M) h − context of t‖₂) over groups of features"
+    encoded_parts = {"vector": 1, "into": 1, "out": 1}
+    sampled = 4
+    ranked = 16
+    chunk = 1 << 11
+
+    def ways(self, side: Side) -> tuple[int, ...]:
+        """Only candidates have a context: tails the links to them, heads those from them."""
+        return (0,) if self.candidate_side(side) == "tail" else (1,)
+
+    def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
+        """The entity and its context each way that is there."""
+        r = self.parts("relation", relation)
+        size = group_size(self.dim)
+        contexts = [own, own]
+        for i, way in enumerate(links.ways):
+            by = links.relation[:, i]
+            form = "nkgij,nkgj->nkgi" if way == 0 else "nkgij,nkgi->nkgj"
+            turn = F.embedding(by, r.matrix).view(*by.shape, -1, size, size)
+            scale = F.embedding(by, r.scale if way == 0 else -r.scale).exp()
+            turned = torch.einsum(form, turn, self._groups(near[:, i])).flatten(-2) * scale
+            there = links.there[:, i, :, None]
+            contexts[way] = (own + (turned * there).sum(1)) / (1 + there.sum(1))
+        return torch.cat([own, *contexts], -1)
+
+    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
+        """The entity and its context on a side."""
+        return torch.cat([e.vector, e.into if e.side == "tail" else e.out], -1)
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """q, once for the entity and once for its context."""
+        q, _ = super().tail_query(h[..., : self.dim], r)
+        return torch.cat([q, q], -1), None
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """q, once for the entity and once for its context."""
+        q, _ = super().head_query(r, t[..., : self.dim])
+        return torch.cat([q, q], -1), None
