@@ -24,6 +24,7 @@ from pairre.predict import Prediction, predict
 from pairre.recipe import Recipe, default_recipe, load_recipe
 from pairre.runs import Run, load_run
 from pairre.train import train, train_seeds
+from pairre.tune import tune
 
 __all__ = [
     "Graph",
@@ -40,4 +41,5 @@ __all__ = [
     "predict",
     "train",
     "train_seeds",
+    "tune",
 ]

@@ -1,12 +1,12 @@
-"""Filtered ranks → metrics: how a test triple fares among all heads and among all tails.
+"""Filtered ranks → metrics: how a test triple fares among all heads and among all tails, or among those it is given.
 
-N triples, B queries at a time, E entities.
+N triples, B queries at a time, E entities, K given candidates.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,6 +28,7 @@ By = Literal["side", "relation", "category"]
 HITS = (1, 3, 10)
 _SIDES: tuple[Side, Side] = ("head", "tail")
 _QUERIES = {"cpu": 1 << 18, "cuda": 1 << 26}  # features of the queries held at a time
+_GIVEN = {"cpu": 1 << 22, "cuda": 1 << 28}  # features of the given candidates held at a time
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,32 @@ def rank(
                 progress(len(above) * len(rows))
     itself = ops.backend(device.type).known_mask(known.side(side), *known.pair(triples, side), own[:, None], 1)[:, 0]
     num_candidates = model.num_entities - (end - begin) + itself.long()
-    lost = true.isnan()
+    return _ranks(higher, equal, num_candidates, true.isnan())
+
+
+def rank_given(
+    model: Model, triples: Tensor, given: Tensor, side: Side, progress: Callable[[int], None] = lambda _: None
+) -> Ranks:
+    """Rank the true entity on `side` of [N, 3] triples among itself and its given candidates [N, K]."""
+    device = model.entity.device
+    counts, own = [], triples[:, COLUMN[side], None].long()
+    size = max(1, _GIVEN[device.type] // (model.dim * (given.shape[1] + 1)))
+    with torch.no_grad():
+        for start in range(0, len(triples), size):
+            part = slice(start, start + size)
+            candidates = torch.cat([own[part], given[part].long()], 1).to(device)
+            scores = model.score_candidates(triples[part].to(device, torch.int64), side, candidates)
+            true, others = scores[:, :1], scores[:, 1:]
+            counts.append(torch.stack([(others > true).sum(1), (others == true).sum(1), true[:, 0].isnan()]))
+            progress(len(scores) * model.num_entities)
+    higher, equal, lost = torch.cat(counts, 1)
+    return _ranks(higher, equal, torch.full_like(higher, given.shape[1] + 1), lost.bool())
+
+
+def _ranks(higher: Tensor, equal: Tensor, num_candidates: Tensor, lost: Tensor) -> Ranks:
+    """Ranks from what was counted; the lost ones, whose true score is NaN, come last."""
     if num_lost := int(lost.sum()):
-        log.warning("%s of %s true triples score NaN and are ranked last", f"{num_lost:,}", f"{len(triples):,}")
+        log.warning("%s of %s true triples score NaN and are ranked last", f"{num_lost:,}", f"{len(lost):,}")
         higher = torch.where(lost, num_candidates - 1, higher)
         equal = torch.where(lost, 0, equal)
     return Ranks(higher.cpu(), equal.cpu(), num_candidates.cpu())
@@ -102,9 +126,15 @@ def metrics(ranks: Tensor, num_candidates: Tensor) -> Metrics:
 
 
 def evaluate_triples(
-    model: Model, triples: Tensor, known: KnownTriples, progress: Callable[[int], None] = lambda _: None
+    model: Model,
+    triples: Tensor,
+    known: KnownTriples,
+    progress: Callable[[int], None] = lambda _: None,
+    given: Mapping[Side, Tensor] | None = None,
 ) -> dict[Side, Ranks]:
-    """Ranks of both sides."""
+    """Ranks of both sides: among the candidates that are given, as `Graph.given` has them, else among all entities."""
+    if given:
+        return {side: rank_given(model, triples, given[side], side, progress) for side in _SIDES}
     return {side: rank(model, triples, known, side, progress) for side in _SIDES}
 
 
@@ -124,18 +154,21 @@ def evaluate(
 ) -> dict[str, Any]:
     """Filtered metrics of a split: both sides and each, ties three ways, a bootstrap interval; optionally by group.
 
+    Where the graph is a benchmark that gives each triple its candidates, these are ranked and nothing is left out.
     The result is plain values, the shape of `metrics.json`.
     """
     graph = run.graph
     triples = graph.split(split)
     if len(triples) == 0:
         raise GraphError(f"{graph.name}: the {split} split is empty, so there is nothing to evaluate")
-    ranks = evaluate_triples(run.model, triples, graph.known, progress)
+    given = graph.given(split)
+    ranks = evaluate_triples(run.model, triples, graph.known, progress, given)
     sizes = torch.cat([ranks[s].num_candidates for s in _SIDES])
     result: dict[str, Any] = {
         "split": split,
         "graph": graph.name,
         "num_triples": len(triples),
+        "protocol": f"{given['tail'].shape[1]:,} given candidates" if given else "filtered",
         **summarise(ranks),
         "ties": {
             kind: metrics(torch.cat([getattr(ranks[s], kind) for s in _SIDES]), sizes)

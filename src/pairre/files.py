@@ -6,9 +6,13 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import safetensors
+from safetensors.torch import save_file
+from torch import Tensor
 
 from pairre.errors import PairREError, RunError
 
@@ -56,3 +60,14 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file whole; a number that is not finite is a bug and refused."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file whole."""
+    with written_whole(path) as part:
+        try:
+            save_file({k: v.detach().contiguous().cpu() for k, v in tensors.items()}, part, metadata)
+        except safetensors.SafetensorError as error:
+            # safetensors reports a failed write without an errno.
+            full = "os error 28" in str(error) or "os error 27" in str(error)
+            raise OSError(28 if full else 5, str(error)) from error

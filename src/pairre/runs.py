@@ -3,6 +3,7 @@
 recipe.toml             the resolved recipe, which can itself be run
 run.json                graph name and fingerprint, versions, when
 graph/                  vocabularies and splits as Parquet
+rules.tsv               the rules it follows, if any
 checkpoint.safetensors  last weights, optimiser state and progress, for --resume
 model.safetensors       the best weights so far, for evaluate and predict
 log.jsonl               one line a report and a validation
@@ -19,7 +20,7 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,15 +30,15 @@ import numpy
 import pyarrow
 import safetensors
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from pairre.device import pick_device
 from pairre.errors import GraphError, RunError
-from pairre.files import disk_error, write_json, write_text, written_whole
+from pairre.files import disk_error, write_json, write_tensors, write_text
 from pairre.graph import Graph
 from pairre.models import Model, model_class
 from pairre.recipe import Recipe, load_recipe
+from pairre.rules import Rule, read_rules, write_rules
 
 VERSION = 1
 
@@ -51,6 +52,7 @@ class Run:
     model: Model
     history: list[dict[str, Any]] = field(default_factory=list)
     path: Path | None = None
+    rules: list[Rule] = field(default_factory=list)
 
     def __repr__(self) -> str:
         where = self.path or "in memory"
@@ -58,7 +60,7 @@ class Run:
 
     def save(self, path: str | Path) -> Path:
         """Write a run that was trained in memory as a run folder."""
-        folder = RunFolder.create(Path(path), self.graph, self.recipe)
+        folder = RunFolder.create(Path(path), self.graph, self.recipe, self.rules)
         folder.save_model(self.model)
         for entry in self.history:
             folder.append_log(entry)
@@ -73,7 +75,7 @@ def load_run(path: str | Path, device: str = "auto") -> Run:
     model = build_model(graph, recipe, pick_device(device))
     folder.load_model(model)
     model.requires_grad_(False)
-    return Run(graph, recipe, model, folder.read_log(), folder.path)
+    return Run(graph, recipe, model, folder.read_log(), folder.path, folder.rules())
 
 
 def build_model(graph: Graph, recipe: Recipe, device: torch.device) -> Model:
@@ -89,6 +91,7 @@ def build_model(graph: Graph, recipe: Recipe, device: torch.device) -> Model:
             settings.reciprocal,
         )
     model.initialise(recipe.init_range, recipe.train.seed)
+    model.begin(graph, recipe.train.seed)
     return model
 
 
@@ -115,7 +118,7 @@ class RunFolder:
             raise RunError(f"{path}: exists; continue it with --resume, or choose another --out")
 
     @classmethod
-    def create(cls, path: Path, graph: Graph, recipe: Recipe) -> RunFolder:
+    def create(cls, path: Path, graph: Graph, recipe: Recipe, rules: Sequence[Rule] = ()) -> RunFolder:
         """Make the folder under another name and move it into place, so that it is there whole or not at all."""
         cls.check_free(path)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -124,6 +127,8 @@ class RunFolder:
             write_text(part / "recipe.toml", recipe.to_toml())
             write_json(part / "run.json", _description(graph, recipe))
             graph.save(part / "graph")
+            if rules:
+                write_rules(part / "rules.tsv", rules)
             (part / "log.jsonl").touch()
             (part / "lock").touch()
             part.replace(path)
@@ -166,16 +171,24 @@ class RunFolder:
         """The graph it was trained on."""
         try:
             return Graph.load(self.path / "graph", str(self.description().get("graph")))
-        except (pyarrow.ArrowException, OSError, KeyError) as error:
+        except (pyarrow.ArrowException, safetensors.SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
             raise GraphError(f"{self.path / 'graph'}: damaged: {str(error).splitlines()[0]}") from error
 
-    def check_same(self, graph: Graph, recipe: Recipe) -> None:
-        """Refuse to resume with another recipe or another graph."""
+    def rules(self) -> list[Rule]:
+        """The rules it follows."""
+        file = self.path / "rules.tsv"
+        return read_rules(file) if file.exists() else []
+
+    def check_same(self, graph: Graph, recipe: Recipe, rules: Sequence[Rule]) -> None:
+        """Refuse to resume with another recipe, another graph or other rules."""
         differences = recipe.differences(self.recipe())
         if differences:
             raise RunError(f"{self.path}: made with another recipe ({'; '.join(differences)}); choose another --out")
         if self.description().get("fingerprint") != graph.fingerprint:
             raise RunError(f"{self.path}: made from another graph than '{graph.name}' is now; choose another --out")
+        if list(rules) != (mine := self.rules()):
+            made = f"with {len(mine)} other rules ({self.path / 'rules.tsv'})" if mine else "without rules"
+            raise RunError(f"{self.path}: made {made}; leave out --rules, or choose another --out")
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -195,7 +208,7 @@ class RunFolder:
 
     def save_model(self, model: Model) -> None:
         """Keep these weights as the best."""
-        self._save_tensors("model.safetensors", {k: v.detach() for k, v in model.state_dict().items()}, {})
+        write_tensors(self.path / "model.safetensors", model.state_dict())
 
     def load_model(self, model: Model) -> None:
         """Put the best weights into a model."""
@@ -204,7 +217,7 @@ class RunFolder:
 
     def save_checkpoint(self, tensors: dict[str, Tensor], progress: Progress) -> None:
         """Keep all that the next step depends on, in one file."""
-        self._save_tensors("checkpoint.safetensors", tensors, {"progress": json.dumps(asdict(progress))})
+        write_tensors(self.path / "checkpoint.safetensors", tensors, {"progress": json.dumps(asdict(progress))})
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], Progress]:
         """What `save_checkpoint` wrote."""
@@ -221,15 +234,6 @@ class RunFolder:
                 raise RunError(f"{self.path / name}: corrupted: '{key}' is missing or has another shape")
             with torch.no_grad():
                 target.copy_(tensors[key])
-
-    def _save_tensors(self, name: str, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-        with written_whole(self.path / name) as part:
-            try:
-                save_file({k: v.detach().contiguous().cpu() for k, v in tensors.items()}, part, metadata)
-            except safetensors.SafetensorError as error:
-                # safetensors reports a failed write without an errno.
-                full = "os error 28" in str(error) or "os error 27" in str(error)
-                raise OSError(28 if full else 5, str(error)) from error
 
     def _load_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         file = self.path / name

@@ -7,7 +7,6 @@ import hashlib
 import io
 import os
 import re
-import sys
 import tarfile
 import threading
 import zipfile
@@ -15,17 +14,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
-from pairre.errors import DownloadError, GraphError, MissingExtraError
+from pairre.errors import DownloadError, GraphError
 from pairre.files import cache_folder
 from pairre.graph import benchmarks
-from pairre.graph.benchmarks import BENCHMARKS, Benchmark, Source, Splits, locate, names, ogb_rows
+from pairre.graph.benchmarks import BENCHMARKS, Benchmark, Source, Splits, locate, names
 
 TEXT = {
     "train": b"a\tlikes\tb\nb\tlikes\tc\na\tknows\tc\n",
@@ -368,89 +364,3 @@ def test_a_cache_that_cannot_be_written_says_what_to_set(server: Server, offer: 
     (in_the_way / "notes.txt").touch()
     with pytest.raises(DownloadError, match="remove what is in the way"):
         locate("toy")
-
-
-# OGB
-
-
-def ogb_split(*rows: tuple[int, int, int], types: tuple[str, str] | None = None) -> dict[str, Any]:
-    """Lay out a split as `ogb` does: integer arrays, lists of type names, and the given negatives that stay unused."""
-    head, relation, tail = np.array(rows, dtype=np.int64).T
-    split: dict[str, Any] = {
-        "head": head,
-        "relation": relation,
-        "tail": tail,
-        "head_neg": np.zeros((len(rows), 500), int),
-    }
-    if types:
-        split |= {"head_type": [types[0]] * len(rows), "tail_type": [types[1]] * len(rows)}
-    return split
-
-
-def test_ogb_ids_become_names() -> None:
-    assert list(ogb_rows(ogb_split((7, 0, 9), (1, 2, 3)))) == [(b"7", b"0", b"9"), (b"1", b"2", b"3")]
-    typed = ogb_split((7, 0, 7), types=("drug", "protein"))
-    assert list(ogb_rows(typed)) == [(b"drug:7", b"0", b"protein:7")]
-
-
-@pytest.fixture
-def fake_ogb(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """Stand in for `ogb`, which reads its splits with a bare `torch.load` from files that NumPy 1 wrote."""
-    splits: dict[str, Any] = {}
-
-    class LinkPropPredDataset:
-        def __init__(self, name: str, root: str) -> None:
-            self.folder = Path(root) / name
-            self.folder.mkdir(parents=True)
-            for split, value in splits.items():
-                file = self.folder / f"{split}.pt"
-                torch.save(value, file, _use_new_zipfile_serialization=False)
-                file.write_bytes(file.read_bytes().replace(b"numpy._core.multiarray", b"numpy.core.multiarray"))
-
-        def get_edge_split(self) -> dict[str, Any]:
-            return {split: torch.load(self.folder / f"{split}.pt") for split in Splits._fields}
-
-    module = ModuleType("ogb.linkproppred")
-    module.LinkPropPredDataset = LinkPropPredDataset  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "ogb", ModuleType("ogb"))
-    monkeypatch.setitem(sys.modules, "ogb.linkproppred", module)
-    return splits
-
-
-def test_ogb_splits_are_kept_as_text(fake_ogb: dict[str, Any], offer: Any, tmp_path: Path) -> None:
-    kinds = ("drug", "protein")
-    fake_ogb["train"] = ogb_split((0, 1, 0), (1, 1, 2), (0, 0, 2), types=kinds)
-    fake_ogb["valid"] = ogb_split((1, 0, 0), types=kinds)
-    fake_ogb["test"] = ogb_split((2, 0, 1), types=kinds)
-    offer(from_ogb=True, sha256=Splits())
-    folder = locate("toy")
-    assert contents(folder) == {
-        "train": b"drug:0\t1\tprotein:0\ndrug:1\t1\tprotein:2\ndrug:0\t0\tprotein:2\n",
-        "valid": b"drug:1\t0\tprotein:0\n",
-        "test": b"drug:2\t0\tprotein:1\n",
-    }
-    assert [path.name for path in folder.parent.iterdir()] == ["toy"], "what ogb itself downloaded is not kept twice"
-    fake_ogb.clear()
-    assert locate("toy") == folder
-
-
-def test_ogb_splits_of_another_size_are_refused(fake_ogb: dict[str, Any], offer: Any, tmp_path: Path) -> None:
-    fake_ogb |= {split: ogb_split((0, 1, 0)) for split in Splits._fields}
-    offer(from_ogb=True, sha256=Splits())
-    with pytest.raises(DownloadError, match="toy: the ogb package: expected 3 train triples, found 1"):
-        locate("toy")
-    assert_cache_is_empty(tmp_path)
-
-
-def test_ogb_cannot_smuggle_in_code(fake_ogb: dict[str, Any], offer: Any, tmp_path: Path) -> None:
-    fake_ogb |= {split: ogb_split((0, 1, 0)) | {"extra": Path("x")} for split in Splits._fields}
-    offer(from_ogb=True, sha256=Splits())
-    with pytest.raises(DownloadError, match="the ogb package could not fetch it"):
-        locate("toy")
-    assert_cache_is_empty(tmp_path)
-
-
-def test_without_ogb_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ogb", None)
-    with pytest.raises(MissingExtraError, match=r"ogbl-wikikg2 needs .* pip install 'pairre\[ogb\]'"):
-        locate("ogbl-wikikg2")

@@ -51,7 +51,7 @@ class Benchmark:
     num_test: int
     sources: tuple[Source, ...] = ()
     sha256: Splits = _UNKNOWN
-    from_ogb: bool = False  # fetched by the `ogb` package, which knows its own addresses
+    from_ogb: bool = False  # read and fetched by the `ogb` package, which knows its own addresses
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -9,23 +9,22 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-import pickle
 import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
-from pairre.errors import DownloadError, GraphError, MissingExtraError, suggest
+from pairre.errors import DownloadError, GraphError, suggest
 from pairre.files import cache_folder
 from pairre.graph.benchmark_table import BENCHMARKS, Benchmark, Source, Splits
 from pairre.graph.download import fetch
 
-__all__ = ["BENCHMARKS", "Benchmark", "Source", "Splits", "find", "locate", "names", "ogb_rows"]
+__all__ = ["BENCHMARKS", "Benchmark", "Source", "Splits", "find", "locate", "names"]
 
 Row = tuple[bytes, bytes, bytes]  # head, relation, tail
 
@@ -80,7 +79,7 @@ def _present(folder: Path) -> list[str]:
 
 def _obtain(benchmark: Benchmark, kept: Path) -> None:
     """Fetch, normalise and verify beside `kept`, then move the folder there in one step."""
-    if not benchmark.sources and not benchmark.from_ogb:
+    if not benchmark.sources:
         raise DownloadError(
             f"{benchmark.name}: not downloadable, no public address is known; "
             f"point PAIRRE_DATA at a folder that holds {benchmark.name}/train.tsv.gz"
@@ -88,7 +87,7 @@ def _obtain(benchmark: Benchmark, kept: Path) -> None:
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{benchmark.name}-", dir=kept.parent) as scratch:
-            ready = _from_ogb(benchmark, Path(scratch)) if benchmark.from_ogb else _from_web(benchmark, Path(scratch))
+            ready = _from_web(benchmark, Path(scratch))
             try:
                 ready.replace(kept)
             except OSError:
@@ -217,60 +216,3 @@ class _Tally:
             f"{self.benchmark.name}: {where}: expected {expected}, found {found}; "
             "not what was published, so nothing was kept: point PAIRRE_DATA at a folder with a sound copy"
         )
-
-
-def _from_ogb(benchmark: Benchmark, scratch: Path) -> Path:
-    """Return a folder with the splits as the `ogb` package delivers them.
-
-    Only the number of triples is verified: OGB publishes how many nodes there are, not how many occur in a triple.
-    """
-    try:
-        from ogb.linkproppred import LinkPropPredDataset
-    except ImportError as error:
-        raise MissingExtraError(benchmark.name, "ogb") from error
-    where = "the ogb package"
-    try:
-        with _numpy_is_data():
-            splits = LinkPropPredDataset(name=benchmark.name, root=str(scratch / "ogb")).get_edge_split()
-    except (OSError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
-        raise DownloadError(f"{benchmark.name}: {where} could not fetch it ({error}); try again") from error
-    except (SystemExit, EOFError) as error:  # it asks on the terminal before a large download, and leaves on a no
-        raise DownloadError(f"{benchmark.name}: the download was declined; answer y to fetch it") from error
-    ready = scratch / "ready"
-    ready.mkdir()
-    tally = _Tally(benchmark)
-    for split in Splits._fields:
-        tally.write(split, ogb_rows(splits[split]), ready, where)
-    return ready
-
-
-def ogb_rows(split: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the triples of one OGB split as text.
-
-    Ids are counted afresh for each entity type in ogbl-biokg, so there an entity is called `type:id`; ogbl-wikikg2 has
-    no types, and its ids stand alone.
-    """
-    heads, tails = _ogb_names(split, "head"), _ogb_names(split, "tail")
-    relations = (str(relation).encode() for relation in split["relation"].tolist())
-    return zip(heads, relations, tails, strict=True)
-
-
-def _ogb_names(split: Mapping[str, Any], side: str) -> Iterator[bytes]:
-    ids = split[side].tolist()
-    types = split.get(f"{side}_type")
-    if types is not None:
-        return (f"{kind}:{number}".encode() for kind, number in zip(types, ids, strict=True))
-    return (str(number).encode() for number in ids)
-
-
-def _numpy_is_data() -> AbstractContextManager[None]:
-    """Let `torch.load` inside `ogb` rebuild NumPy integer arrays, and nothing else that a pickle could ask for."""
-    import numpy as np
-    import torch
-
-    # The published files were written by NumPy 1, which called this module numpy.core.
-    rebuild: Any = np.zeros(0).__reduce__()[0]
-    kinds = [type(np.dtype(kind)) for kind in (np.int64, np.int32, np.float32)]
-    modules = [(rebuild, f"numpy.{core}.multiarray._reconstruct") for core in ("core", "_core")]
-    allowed: AbstractContextManager[None] = torch.serialization.safe_globals([*modules, np.ndarray, np.dtype, *kinds])
-    return allowed

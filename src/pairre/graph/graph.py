@@ -1,10 +1,11 @@
-"""The graph in memory: two vocabularies and three splits of id triples."""
+"""The graph in memory: two vocabularies and three splits of id triples; with some, types and given candidates."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -14,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
-from pairre.files import written_whole
-from pairre.graph.index import KnownTriples
+from pairre.files import write_json, write_tensors, written_whole
+from pairre.graph.index import KnownTriples, Side
 from pairre.graph.vocabulary import Vocabulary
 
 Split = Literal["train", "valid", "test"]
@@ -34,6 +36,9 @@ class Graph:
     train: Tensor
     valid: Tensor
     test: Tensor
+    _: KW_ONLY
+    negatives: dict[str, Tensor] = field(default_factory=dict)  # `valid.head` → int32 [N, K]: see `given`
+    types: dict[str, int] = field(default_factory=dict)  # entity type → its first id; the next begins where it ends
 
     @property
     def num_entities(self) -> int:
@@ -49,6 +54,16 @@ class Graph:
         """One split by name."""
         triples: Tensor = getattr(self, name)
         return triples
+
+    def given(self, split: Split) -> dict[Side, Tensor]:
+        """The candidates that a benchmark gives each triple of a split, by side; nothing where it gives none."""
+        sides: tuple[Side, ...] = ("head", "tail")
+        return {side: self.negatives[f"{split}.{side}"] for side in sides if f"{split}.{side}" in self.negatives}
+
+    def without_test(self) -> Graph:
+        """The same graph before anyone has seen its test split: what settings are chosen on."""
+        kept = {name: ids for name, ids in self.negatives.items() if not name.startswith("test.")}
+        return replace(self, test=self.test[:0], negatives=kept)
 
     def __repr__(self) -> str:
         sizes = " / ".join(f"{len(self.split(s)):,}" for s in SPLITS)
@@ -86,6 +101,10 @@ class Graph:
         for split in SPLITS:
             digest.update(f"{split} {len(self.split(split))} ".encode())
             digest.update(self.split(split).numpy().tobytes())
+        for name in sorted(self.negatives):
+            digest.update(f"{name} {list(self.negatives[name].shape)} ".encode())
+            digest.update(self.negatives[name].flatten().numpy().data)
+        digest.update(json.dumps(self.types).encode() if self.types else b"")
         return digest.hexdigest()
 
     def save(self, folder: Path) -> None:
@@ -97,6 +116,10 @@ class Graph:
             columns = dict(zip(("head", "relation", "tail"), self.split(split).T.contiguous().numpy(), strict=True))
             with written_whole(folder / f"{split}.parquet") as part:
                 pq.write_table(pa.table(columns), part, compression="zstd")
+        if self.negatives:
+            write_tensors(folder / "negatives.safetensors", self.negatives)
+        if self.types:
+            write_json(folder / "types.json", self.types)
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Graph:
@@ -107,4 +130,13 @@ class Graph:
             columns = [table[c].to_numpy() for c in ("head", "relation", "tail")]
             splits.append(torch.from_numpy(np.stack(columns, axis=1)))
         entities = Vocabulary.load(folder / "entities.parquet", "entity")
-        return cls(name, entities, Vocabulary.load(folder / "relations.parquet", "relation"), *splits)
+        relations = Vocabulary.load(folder / "relations.parquet", "relation")
+        tensors, types = folder / "negatives.safetensors", folder / "types.json"
+        return cls(
+            name,
+            entities,
+            relations,
+            *splits,
+            negatives=load_file(tensors) if tensors.exists() else {},  # mapped into memory, read when looked at
+            types=json.loads(types.read_text(encoding="utf-8")) if types.exists() else {},
+        )

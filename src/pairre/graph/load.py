@@ -13,6 +13,7 @@ import torch
 from pairre.errors import GraphError
 from pairre.graph import benchmarks
 from pairre.graph.graph import SPLITS, Graph, Split
+from pairre.graph.ogb import load_ogb
 from pairre.graph.readers import SUFFIXES, Layout, TripleColumns, read_triples, split_suffix
 from pairre.graph.split import DEFAULT_FRACTIONS, distinct, num_held_out, split_triples
 from pairre.graph.vocabulary import Vocabulary
@@ -59,7 +60,12 @@ def _load(path: Path, layout: Layout, split: tuple[float, float, float], seed: i
     if str(path) == "atlas":
         with resources.as_file(resources.files("pairre.graph") / "atlas" / "atlas.tsv") as file:
             return _from_file(file, "atlas", Layout(header=False), split, seed)
-    return _from_folder(benchmarks.locate(str(path)), str(path), Layout())
+    benchmark = benchmarks.find(str(path))
+    if not benchmark.from_ogb:
+        return _from_folder(benchmarks.locate(str(path)), str(path), Layout())
+    graph = load_ogb(benchmark)
+    _warn_of_unseen(graph.name, {s: graph.split(s) for s in SPLITS}, graph.num_entities, graph.num_relations)
+    return graph
 
 
 def _from_file(path: Path, name: str, layout: Layout, fractions: tuple[float, float, float], seed: int) -> Graph:
@@ -75,7 +81,7 @@ def _from_file(path: Path, name: str, layout: Layout, fractions: tuple[float, fl
             "%s: %s triples held out instead of %s, so that train has every entity and relation",
             *(path, f"{held:,}", f"{asked:,}"),
         )
-    return Graph(name, entities, relations, **{s: torch.from_numpy(splits[s]) for s in SPLITS})
+    return Graph(name, entities, relations, *(torch.from_numpy(splits[s]) for s in SPLITS))
 
 
 def _from_folder(folder: Path, name: str, layout: Layout) -> Graph:
@@ -86,7 +92,7 @@ def _from_folder(folder: Path, name: str, layout: Layout) -> Graph:
     entities, relations, encoded = _encode({s: read_triples(f, layout) for s, f in found.items()}, folder)
     splits = {s: torch.from_numpy(encoded.get(s, np.empty((0, 3), np.int32))) for s in SPLITS}
     _warn_of_unseen(name, splits, len(entities), len(relations))
-    return Graph(name, entities, relations, **splits)
+    return Graph(name, entities, relations, *(splits[s] for s in SPLITS))
 
 
 def _find_split(folder: Path, names: tuple[str, ...]) -> Path | None:
