@@ -18,7 +18,6 @@ import logging
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +93,6 @@ def both(model: Model, graph: Graph, split: torch.Tensor) -> dict[str, float]:
     return summarise(evaluate_triples(model, split, graph.known))["both"]
 
 
-def without_test(graph: Graph) -> Graph:
-    """Test triples are not even in the filter."""
-    return replace(graph, test=graph.test[:0])
-
-
 def spread(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Mean and standard deviation over seeds, and the runs."""
     values = [run["mrr"] for run in runs]
@@ -130,7 +124,7 @@ def small(name: str, num_seeds: int, quick: bool) -> dict[str, Any]:
     for values in candidates(model_class(name)):
         found = {}
         for graph_name, graph in graphs.items():
-            blind = without_test(graph)
+            blind = graph.without_test()  # test triples are not even in the filter
             fitted, _ = trained(blind, values, 0, quick)
             found[graph_name] = both(fitted, blind, graph.valid)["mrr"]
         search.append({"settings": values, "valid_mrr": found, "mean": statistics.mean(found.values())})

@@ -27,7 +27,8 @@ def by_hand(name, s, negatives):
         false = sum(p / sum(shares) * log_sigmoid(-margin - n) for p, n in zip(shares, negatives, strict=True))
         return -(log_sigmoid(margin + s) + false) / 2
     if name == "cross-entropy":
-        return -math.log(math.exp(s) / (math.exp(s) + sum(map(math.exp, negatives))))
+        share = [math.exp(RECIPE.temperature * x) for x in (s, *negatives)]
+        return -math.log(share[0] / sum(share))
     if name == "margin":
         return sum(max(0.0, margin - s + n) for n in negatives) / len(negatives)
     return -log_sigmoid(margin + s) - sum(log_sigmoid(-margin - n) for n in negatives) / len(negatives)

@@ -263,7 +263,7 @@ def test_the_page_runs(call, tmp_path, monkeypatch):
     page = (Path(__file__).parents[1] / "docs" / "rules.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     commands = re.findall(r"^\$ pairre (.+)$", page, re.M)
-    assert len(commands) == 2
+    assert len(commands) == 4
     for command in commands:
         assert call(*command.split())[0] == 0
     exec(re.search(r"```python\n(.*?)```", page, re.S).group(1), {})

@@ -36,13 +36,10 @@ def self_adversarial(
 
 
 def cross_entropy(
-    positive: Tensor,
-    negative: Tensor,
-    known: Tensor | None,
-    weight: Tensor,
-    recipe: LossRecipe,  # noqa: ARG001
+    positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe
 ) -> Tensor:
-    """−log of the positive's share in a softmax over itself and its negatives."""
+    """−log of the positive's share in a softmax over itself and its negatives, of scores times α."""
+    positive, negative = recipe.temperature * positive, recipe.temperature * negative
     if known is not None:
         negative = negative.masked_fill(known, NEVER)
     total = torch.logaddexp(positive, negative.logsumexp(dim=1))

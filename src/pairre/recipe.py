@@ -51,8 +51,15 @@ class LossRecipe:
         "`margin` (ranking), `logistic`, or `k-vs-all` (binary over all entities)",
     )
     margin: float = _key(6.0, "γ: distances below it count as true; the gap asked for by `margin`", low=0)
-    temperature: float = _key(1.0, "α of the self-adversarial weights; 0 weighs negatives equally", low=0)
+    temperature: float = _key(
+        1.0,
+        "α of the self-adversarial weights, 0 weighs negatives equally; `cross-entropy` multiplies scores by it",
+        low=0,
+    )
     smoothing: float = _key(0.0, "ε of `k-vs-all`: how much of each label goes to all entities alike", low=0)
+    relations: float = _key(
+        0.0, "weight of the same loss over all relations between the two entities, beside that over entities", low=0
+    )
     weighting: bool = _key(True, "weigh a positive by 1 / sqrt(its known tails + its known heads + 6)")
 
 
@@ -65,6 +72,9 @@ class SamplingRecipe:
         0, "how many positives share one set of negatives: 0 the whole batch, 1 none, n chunks of n", low=0
     )
     filter: bool = _key(True, "leave out negatives that form a training triple")
+    typed: bool = _key(
+        False, "draw negatives of the type of the entity they replace, where the graph has types; needs `share` 1"
+    )
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,16 @@ class RegularizerRecipe:
 
     name: Literal["none", "l2", "n3"] = _key("none", "`none`, `l2` (squares) or `n3` (cubes of absolute values)")
     weight: float = _key(0.0, "its weight beside the loss", low=0)
+
+
+@dataclass(frozen=True)
+class RulesRecipe:
+    """How training follows the rules that it is given."""
+
+    mode: Literal["soft", "tie"] = _key(
+        "soft", "`soft` (a penalty beside the loss) or `tie` (what a rule implies never scores below the rule's body)"
+    )
+    weight: float = _key(1e-3, "μ of the penalty", low=0)
 
 
 @dataclass(frozen=True)
@@ -107,6 +127,7 @@ class Recipe:
     loss: LossRecipe = field(default_factory=LossRecipe)
     sampling: SamplingRecipe = field(default_factory=SamplingRecipe)
     regularizer: RegularizerRecipe = field(default_factory=RegularizerRecipe)
+    rules: RulesRecipe = field(default_factory=RulesRecipe)
     train: TrainRecipe = field(default_factory=TrainRecipe)
 
     @property
@@ -157,6 +178,10 @@ def resolve(graph: Graph, recipe: str | Path | Recipe | None = None, overrides: 
     resolved = override(base, overrides)
     if resolved.loss.name == "k-vs-all" and resolved.sampling.negatives:
         raise RecipeError("loss.name: k-vs-all labels all entities: set sampling.negatives to 0")
+    if resolved.sampling.typed and not graph.types:
+        raise RecipeError(f"sampling.typed: {graph.name} has no types of entities")
+    if resolved.sampling.typed and (resolved.sampling.share != 1 or not resolved.sampling.negatives):
+        raise RecipeError("sampling.typed: each positive needs negatives of its own: set sampling.share to 1")
     if resolved.loss.smoothing >= 1:
         raise RecipeError(f"loss.smoothing: a share below 1 expected, not {resolved.loss.smoothing}")
     return resolved

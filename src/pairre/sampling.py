@@ -47,6 +47,8 @@ class Sampler:
         if self.num_negatives == 0:
             self.share = self.batch_size
             self.everyone = torch.arange(graph.num_entities, device=device)[None]
+        self.kind = _type_ranges(graph).to(device) if recipe.sampling.typed else None
+        self.relations = torch.arange(graph.num_relations, device=device)
         num_sets = -(-self.batch_size // self.share)
         triples = graph.train.to(device)
         self.plan = Plan(
@@ -74,6 +76,9 @@ class Sampler:
             drawn.entities, [self.batch_size, self.batch_size, self.plan.num_negatives]
         )
         candidates = negatives.view(-1, self.num_negatives) if self.num_negatives else self.everyone
+        if self.kind is not None:  # a number below E, brought into the range of a type
+            first, size = self.kind[:, true, None]
+            candidates = first + candidates * size // self.plan.num_entities
         return Batch(anchor, true, drawn.relation, drawn.weight, side, candidates, self.share)
 
     def known_mask(self, batch: Batch) -> Tensor | None:
@@ -83,3 +88,17 @@ class Sampler:
             mask: Tensor = self.kernels.known_mask(index, batch.anchor, batch.relation, batch.negatives, batch.share)
             return mask
         return batch.negatives == batch.true[:, None] if self.num_negatives == 0 else None
+
+    def known_relations(self, batch: Batch) -> Tensor:
+        """Which relations [B, R] hold in train between the entities of a positive: its own and perhaps others."""
+        ends = (batch.anchor, batch.true) if batch.side == "tail" else (batch.true, batch.anchor)
+        index = self.known.side("relation")
+        mask: Tensor = self.kernels.known_mask(index, *ends, self.relations[None], self.batch_size)
+        return mask
+
+
+def _type_ranges(graph: Graph) -> Tensor:
+    """Where the type of each entity begins, and how many entities it has; [2, E] int64."""
+    first = torch.tensor(list(graph.types.values()))
+    sizes = torch.diff(first, append=torch.tensor([graph.num_entities]))
+    return torch.stack([first, sizes]).repeat_interleave(sizes, 1)

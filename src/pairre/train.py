@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
@@ -18,13 +18,16 @@ from pairre.device import pick_device
 from pairre.display import Display, make_display
 from pairre.errors import GraphError, PairREError, RecipeError, RunError
 from pairre.evaluate import evaluate, evaluate_triples, summarise
-from pairre.graph import Graph, Split, load_graph
+from pairre.graph import Graph, Side, Split, load_graph
 from pairre.randomness import generator
 from pairre.recipe import Recipe, resolve
+from pairre.ruled import usable
+from pairre.rules import Rule, read_rules
 from pairre.runs import Run, RunFolder
 from pairre.trainer import Trainer
 
 log = logging.getLogger("pairre")
+Watcher = Callable[[int, float], None]  # is told the step and the MRR of a validation
 _FINAL: tuple[Split, Split] = ("test", "valid")  # the first that is there is ranked when training ends
 
 
@@ -41,21 +44,26 @@ def train(
     recipe: Recipe | str | Path | None = None,
     *,
     overrides: Iterable[str] = (),
+    rules: str | Path | Iterable[Rule] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     device: str = "auto",
     progress: bool = True,
     tensorboard: bool = False,
+    on_validation: Watcher | None = None,
 ) -> Run:
     """Train a model on a graph and return the run with its best weights.
 
     Without a recipe, settings are picked from the size of the graph. With `out`, the run is kept in that folder as it
-    goes and `resume=True` continues it; without, it stays in memory until `run.save(...)`.
+    goes and `resume=True` continues it; without, it stays in memory until `run.save(...)`. `rules` are followed as the
+    recipe says (`rules.mode`); a run that is continued has its own. `on_validation` is told the step and the MRR of
+    each validation; what it raises ends training.
     """
     graph = _graph(graph)
     chosen = pick_device(device)
     path = None if out is None else Path(out)
-    session = Session(graph, recipe, overrides, path, resume, chosen, progress, tensorboard)
+    session = Session(graph, recipe, overrides, _rules(rules), path, resume, chosen, progress, tensorboard)
+    session.watcher = on_validation
     return _drive([session], chosen)[0]
 
 
@@ -65,6 +73,7 @@ def train_seeds(
     *,
     seeds: Iterable[int],
     overrides: Iterable[str] = (),
+    rules: str | Path | Iterable[Rule] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     device: str = "auto",
@@ -77,7 +86,7 @@ def train_seeds(
     """
     graph = _graph(graph)
     chosen = pick_device(device)
-    overrides, numbers = list(overrides), list(dict.fromkeys(seeds))
+    overrides, numbers, given = list(overrides), list(dict.fromkeys(seeds)), _rules(rules)
     if not numbers:
         raise RecipeError("seeds: name at least one")
     sessions = []
@@ -85,7 +94,9 @@ def train_seeds(
         path = None if out is None else Path(out) / f"seed-{seed}"
         begun = resume and path is not None and path.exists()
         settings = [*overrides, f"train.seed={seed}"]
-        sessions.append(Session(graph, recipe, settings, path, begun, chosen, progress and seed == numbers[0], False))
+        shown = progress and seed == numbers[0]
+        sessions.append(Session(graph, recipe, settings, given, path, begun, chosen, shown, False))
+        given = given and sessions[0].rules  # those that can be used: what cannot is said once
     return _drive(sessions, chosen)
 
 
@@ -94,6 +105,10 @@ def _graph(graph: Graph | str | Path) -> Graph:
     if len(graph.train) == 0:
         raise GraphError(f"{graph.name}: train is empty")
     return graph
+
+
+def _rules(rules: str | Path | Iterable[Rule] | None) -> list[Rule] | None:
+    return read_rules(rules) if isinstance(rules, str | Path) else None if rules is None else list(rules)
 
 
 def _drive(sessions: list[Session], device: torch.device) -> list[Run]:
@@ -126,11 +141,14 @@ def _drive(sessions: list[Session], device: torch.device) -> list[Run]:
 class Session:
     """One run from its settings to its metrics: the folder with its lock, the display, the loop."""
 
+    watcher: Watcher | None = None
+
     def __init__(
         self,
         graph: Graph,
         recipe: Recipe | str | Path | None,
         overrides: Iterable[str],
+        rules: list[Rule] | None,
         path: Path | None,
         resume: bool,
         device: torch.device,
@@ -140,21 +158,24 @@ class Session:
         self.graph, self.path, self.resume = graph, path, resume
         self.folder = _existing_folder(path) if resume else None
         self.recipe = resolve(graph, recipe or (self.folder.recipe() if self.folder else None), overrides)
+        if rules is None and self.folder:
+            rules = self.folder.rules() or None
+        self.rules = [] if rules is None else usable(rules, graph, self.recipe)
         if self.folder:
-            self.folder.check_same(graph, self.recipe)
+            self.folder.check_same(graph, self.recipe, self.rules)
         elif path is not None:
             RunFolder.check_free(path)
         # Both of these refuse what cannot be done before a folder is made.
-        self.trainer = Trainer(graph, self.recipe, device)
+        self.trainer = Trainer(graph, self.recipe, device, self.rules)
         self.display = make_display(graph, self.recipe, device, path if tensorboard else None, progress)
         if path is not None and self.folder is None:
-            self.folder = RunFolder.create(path, graph, self.recipe)
+            self.folder = RunFolder.create(path, graph, self.recipe, self.rules)
 
     def __enter__(self) -> Self:
         self._open = ExitStack()
         if self.folder:
             self._open.enter_context(self.folder.locked())
-        self.loop = Loop(self.trainer, self.folder, self.display)
+        self.loop = Loop(self.trainer, self.folder, self.display, self.watcher)
         self.loop.prepare(self.resume)
         self._open.enter_context(self.display)
         return self
@@ -166,7 +187,7 @@ class Session:
         """Everything until the result is there; gives way after every step."""
         yield from self.loop.run(stop)
         model = self.trainer.model.requires_grad_(False)
-        self.result = Run(self.graph, self.recipe, model, self.loop.history, self.path)
+        self.result = Run(self.graph, self.recipe, model, self.loop.history, self.path, self.rules)
         final = [split for split in _FINAL if len(self.graph.split(split))]
         if self.folder and final:
             self.display.say(f"ranking the {final[0]} split")
@@ -182,22 +203,26 @@ def _existing_folder(path: Path | None) -> RunFolder:
 class Loop:
     """Steps with everything around them: reports, validations, checkpoints, early stopping."""
 
-    def __init__(self, trainer: Trainer, folder: RunFolder | None, display: Display) -> None:
-        self.trainer, self.folder, self.display = trainer, folder, display
+    def __init__(
+        self, trainer: Trainer, folder: RunFolder | None, display: Display, watcher: Watcher | None = None
+    ) -> None:
+        self.trainer, self.folder, self.display, self.watcher = trainer, folder, display, watcher
         self.progress = trainer.progress
         self.recipe = trainer.recipe
         self.history: list[dict[str, Any]] = []
-        self.report_every = max(1, min(100, self.recipe.train.steps // 20))
-        self.valid = self._validation_triples()
+        often = 100 if trainer.block == 1 else 500  # a report waits for the device
+        self.report_every = max(1, min(often, self.recipe.train.steps // 20))
+        self.valid, self.given = self._validation_triples()
         self._best: dict[str, Tensor] = {}  # the best weights of a run without a folder
 
-    def _validation_triples(self) -> Tensor:
-        triples = self.trainer.graph.valid
+    def _validation_triples(self) -> tuple[Tensor, dict[Side, Tensor]]:
+        """What is ranked, and the candidates that it is given."""
+        triples, given = self.trainer.graph.valid, self.trainer.graph.given("valid")
         limit = self.recipe.train.validate_triples
         if not limit or len(triples) <= limit:
-            return triples
-        order = torch.randperm(len(triples), generator=generator(self.recipe.train.seed, "validation"))
-        return triples[order[:limit]]
+            return triples, given
+        order = torch.randperm(len(triples), generator=generator(self.recipe.train.seed, "validation"))[:limit]
+        return triples[order], {side: ids[order] for side, ids in given.items()}
 
     def prepare(self, resume: bool) -> None:
         """Take up a stored state, or store the first one."""
@@ -265,7 +290,7 @@ class Loop:
         """Rank the validation triples; keep the weights if they are the best so far."""
         self.trainer.settle()
         self.trainer.check_finite()
-        ranks = evaluate_triples(self.trainer.model, self.valid, self.trainer.graph.known)
+        ranks = evaluate_triples(self.trainer.model, self.valid, self.trainer.graph.known, given=self.given)
         both = summarise(ranks)["both"]
         if both["mrr"] > self.progress.best_mrr:
             self.progress.best_mrr = both["mrr"]
@@ -277,6 +302,8 @@ class Loop:
         else:
             self.progress.validations_without_gain += 1
         self._log({"step": self.progress.step, "valid": both, "best_mrr": self.progress.best_mrr})
+        if self.watcher:
+            self.watcher(self.progress.step, both["mrr"])
 
     def _log(self, entry: dict[str, Any]) -> None:
         entry = {**entry, "seconds": round(self.progress.seconds, 3)}

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+import weakref
+from collections.abc import Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from pairre.device import Aside, Recorded
-from pairre.errors import TrainingError
+from pairre.errors import RecipeError, TrainingError
 from pairre.graph import Graph, Side
 from pairre.losses import LOSSES
 from pairre.optim import make_optimizer, restart_step
 from pairre.recipe import Recipe
+from pairre.ruled import follow
+from pairre.rules import Rule
 from pairre.runs import Progress, build_model
 from pairre.sampling import SIDES, Sampler
 
@@ -23,18 +27,29 @@ _BLOCK = 20  # steps that a GPU is asked for at a time; even, so that a block be
 class Trainer:
     """Model, sampler and optimisers at some step; all that a step changes is on the device, its number included."""
 
-    def __init__(self, graph: Graph, recipe: Recipe, device: torch.device) -> None:
+    def __init__(self, graph: Graph, recipe: Recipe, device: torch.device, rules: Sequence[Rule] = ()) -> None:
         self.graph, self.recipe = graph, recipe
         self.sampler = Sampler(graph, recipe, device)  # first: while it builds its index it needs room of its own
         self.model = build_model(graph, recipe, device)
-        self.optimizers = {n: make_optimizer(p.detach(), recipe.train) for n, p in self.model.named_parameters()}
+        if recipe.loss.relations and not self.model.asks_relations:
+            raise RecipeError(f"loss.relations: {self.model.name} cannot be asked for relations while it trains")
+        self.rules = follow(rules, self.model, graph, recipe) if rules else None
+        self.tables = {name: table.detach() for name, table in self.model.named_parameters()}  # what optimisers move
+        if self.rules:
+            self.tables["relation"] = self.rules.table
+        self.optimizers = {name: make_optimizer(table, recipe.train) for name, table in self.tables.items()}
         self.clock = torch.zeros((), dtype=torch.int64, device=device)
+        self.model.clock = self.clock
+        self._weights = (
+            {"weights": torch.arange(len(self.model.weights), device=device)} if self.model.weight_parts else {}
+        )
         self.total = torch.zeros((), dtype=torch.float64, device=device)  # losses since they were last asked for
         self.progress = Progress()
         self._aside = Aside(device)
         self._beside = {name: Aside(device) for name in self.optimizers}
-        self._steps = [Recorded(partial(self._step, side), device) for side in SIDES]
-        self._block = Recorded(self._several, device)
+        me = weakref.proxy(self)  # so that the memory of a trainer that nobody has any more is freed at once
+        self._steps = [Recorded(partial(Trainer._step, me, side), device) for side in SIDES]
+        self._block = Recorded(partial(Trainer._several, me), device, warm=True)
         self.block = _BLOCK if device.type == "cuda" else 1  # steps that are best asked for at a time
 
     def start(self, progress: Progress) -> None:
@@ -50,7 +65,7 @@ class Trainer:
             if number == restart:
                 for optimizer in self.optimizers.values():
                     optimizer.restart(self.clock)
-            whole = self.block > 1 and number % 2 == 0 and number + self.block <= end
+            whole = all(step.is_warm for step in self._steps) and number % 2 == 0 and number + self.block <= end
             if whole and not number < restart < number + self.block:
                 self._block()
                 self.progress.step += self.block
@@ -70,27 +85,48 @@ class Trainer:
         others, place = (
             _distinct(batch.negatives, self.graph.num_entities) if own else (batch.negatives.flatten(), None)
         )
-        ids = {
-            "entity": torch.cat([batch.anchor, batch.true, others]),
-            "relation": self.model.relation_ids(batch.relation, side),
-        }
+        asked = torch.cat([batch.relation, self.sampler.relations]) if self.recipe.loss.relations else batch.relation
+        ids, make = (self.rules or self.model).reads(
+            side,
+            {
+                "entity": torch.cat([batch.anchor, batch.true, others]),
+                "relation": self.model.relation_ids(asked, side),
+            },
+            self.clock,
+        )
+        ids |= self._weights
         with self._aside.work():
             groups = {name: self.sampler.kernels.group(ids[name]) for name in ids}
             known = self.sampler.known_mask(batch)
+            related = self.sampler.known_relations(batch) if self.recipe.loss.relations else None
             weight = batch.weight / batch.weight.sum()
-        rows = {}
+        rows: dict[str, Tensor] = {}
         for name, optimizer in self.optimizers.items():
             with self._beside[name].work():
+                if name in self._weights:  # moved every step, so that nothing is put off
+                    rows[name] = self.model.weights
+                    continue
                 read = optimizer.read(ids[name], groups[name], self.clock)
                 rows[name] = self.model.constrain(name, read).requires_grad_()  # a row that caught up may be outside
         self._join()
         sets = (len(batch.negatives), batch.share)
-        positive, negative = self.model.batch_scores(side, rows["entity"], rows["relation"], sets, place)
+        self.model.train()
+        entity, every_relation = make(rows)
+        size = len(batch.true)
+        relation, ends = every_relation[:size], entity[: 2 * size]
+        positive, negative = self.model.batch_scores(side, entity, relation, sets, place)
+        others_related = None if related is None else self.model.relation_scores(side, ends, every_relation[size:])
         self._aside.join()
-        loss = LOSSES[self.recipe.loss.name](positive, negative, known, weight, self.recipe.loss)
-        penalty = self.penalty(rows["entity"][: 2 * len(batch.true)], rows["relation"])
+        measure = partial(LOSSES[self.recipe.loss.name], weight=weight, recipe=self.recipe.loss)
+        loss = measure(positive, negative, known)
+        if others_related is not None:
+            loss = loss + self.recipe.loss.relations * measure(positive, others_related, related)
+        penalty = self.penalty(rows["entity"][: 2 * size], relation)
         loss = loss if penalty is None else loss + penalty
+        by_rules = self.rules.penalty(rows["relation"]) if self.rules else None
+        loss = loss if by_rules is None else loss + by_rules
         gradients = torch.autograd.grad(loss, [rows[name] for name in self.optimizers])
+        self.model.eval()
         for (name, optimizer), gradient in zip(self.optimizers.items(), gradients, strict=True):
             with self._beside[name].work():
                 optimizer.step(groups[name], rows[name].detach(), gradient, self.clock)
@@ -102,7 +138,7 @@ class Trainer:
 
     def _constrain(self, name: str, ids: Tensor) -> None:
         """Bring the rows that moved back to what they may be; equal ids write equal values."""
-        table = getattr(self.model, name).detach()
+        table = self.tables[name]
         table.index_copy_(0, ids, self.model.constrain(name, table[ids]))
 
     def _join(self) -> None:
@@ -133,11 +169,13 @@ class Trainer:
         """Finish what optimisers put off, so that the model can be used."""
         for name, optimizer in self.optimizers.items():
             optimizer.settle(self.clock)
-            self.model.constrain(name, getattr(self.model, name).detach())
+            self.model.constrain(name, self.tables[name])
+        if self.rules:
+            self.rules.settle()
 
     def check_finite(self) -> None:
         """Refuse to let weights be stored that are good for nothing."""
-        for name, table in self.model.named_parameters():
+        for name, table in self.tables.items():
             if not bool(table.isfinite().all()):
                 raise TrainingError(
                     f"the {name} weights are not finite at step {self.progress.step:,}; the last good state is kept: "
@@ -146,7 +184,7 @@ class Trainer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a checkpoint holds: weights and optimiser state, by name."""
-        named = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        named = {f"model.{name}": value for name, value in (self.model.state_dict() | self.tables).items()}
         for table, optimizer in self.optimizers.items():
             named |= {f"optimizer.{table}.{name}": value for name, value in optimizer.state.items()}
         return named
