@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pairre  # first: it sets how OpenMP threads wait, which torch reads when it loads
@@ -15,6 +16,7 @@ import torch
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton loads: GPU kernels then run on the CPU
 
+from pairre import cli
 from pairre.graph import Graph, Vocabulary
 from pairre.recipe import Recipe, from_values
 
@@ -76,6 +78,19 @@ def triples_file(graph: Graph, tmp_path: Path) -> Path:
         lines = ("\t".join(names) + "\n" for names in graph.names(graph.split(split)))
         (folder / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
     return folder
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run a command in this process: (exit code, standard output, standard error)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return int(stop.value.code or 0), captured.out, captured.err
+
+    return run
 
 
 @pytest.fixture

@@ -13,23 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from pairre import cli, load_graph
+from pairre import load_graph
 
 QUICK = ["model.dim=16", "train.batch=32", "train.steps=40", "sampling.negatives=8", "train.lr=0.01"]
 SETTINGS = [part for setting in QUICK for part in ("--set", setting)]
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command in this process: (exit code, standard output, standard error)."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as stop:
-            cli.main([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

@@ -17,16 +17,31 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from pairre import __version__, tables
+from pairre.cli_options import (
+    Columns,
+    Delimiter,
+    Device,
+    GraphArgument,
+    Header,
+    RecipeSource,
+    Settings,
+    Shares,
+    SplitSeed,
+    read_graph,
+)
+from pairre.cli_report import report_command
+from pairre.cli_reproduce import reproduce_command
+from pairre.cli_tune import tune_command
 from pairre.errors import PairREError, RecipeError
 from pairre.evaluate import By, evaluate
 from pairre.files import write_json
-from pairre.graph import Graph, Split, load_graph
+from pairre.graph import Split
 from pairre.graph.benchmarks import BENCHMARKS
-from pairre.graph.split import DEFAULT_FRACTIONS
 from pairre.graph.statistics import graph_statistics
 from pairre.models import MODELS
 from pairre.predict import predict
 from pairre.recipe import keys, load_recipe, recipe_names
+from pairre.rules import KINDS, mine, write_rules
 from pairre.runs import Run, load_run
 from pairre.train import TrainingInterruptedError, train, train_seeds
 
@@ -39,28 +54,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+rules = typer.Typer(help="Rules between relations, such as: who is the mother of someone is a parent of theirs.")
+app.add_typer(rules, name="rules", no_args_is_help=True)
 out, err = Console(), Console(stderr=True)
 
 
 Format = Literal["table", "json", "csv"]
-GraphArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="GRAPH",
-        help="A file of triples (.tsv .txt .csv .parquet .nt .nq .ttl .rdf .xml .jsonld, also .gz or .zst), a folder "
-        "with train/valid/test, or a name: `atlas` is bundled, `pairre graphs` lists the public benchmarks.",
-    ),
-]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `pairre train`.")]
-Device = Annotated[str, typer.Option(help="`auto` (the GPU if there is one), `cpu`, `cuda` or `cuda:1`.")]
-Columns = Annotated[
-    str | None,
-    typer.Option(help="Columns of head, relation and tail, by name or by number from 1: `--columns from,type,to`."),
-]
-Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Whether files start with a header.")]
-Delimiter = Annotated[str | None, typer.Option(help="Delimiter of text files, if it is not found out rightly.")]
-Shares = Annotated[str, typer.Option("--split", help="Shares of train/valid/test when GRAPH is one file.")]
-SplitSeed = Annotated[int, typer.Option(help="Seed of that split.", min=0)]
 
 
 @app.command()
@@ -74,7 +74,7 @@ def stats(
     split_seed: SplitSeed = 0,
 ) -> None:
     """Show what a graph is like: sizes, faults, relation categories, the most frequent relations."""
-    statistics = graph_statistics(_load(graph, columns, header, delimiter, split, split_seed))
+    statistics = graph_statistics(read_graph(graph, columns, header, delimiter, split, split_seed))
     if as_json:
         print(json.dumps(statistics.as_dict(), indent=2, ensure_ascii=False))
     else:
@@ -85,13 +85,11 @@ def stats(
 def train_command(
     graph: GraphArgument,
     run: Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make (or to --resume).")],
-    recipe: Annotated[
-        str | None,
-        typer.Option(help="A TOML file, or a name (`pairre recipes`). Without one, picked from the size of the graph."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. `--set train.lr=1e-3`. Repeatable."),
+    recipe: RecipeSource = None,
+    settings: Settings = None,
+    rules_file: Annotated[
+        Path | None,
+        typer.Option("--rules", metavar="FILE", help="Rules to follow, as `pairre rules mine` writes them."),
     ] = None,
     device: Device = "auto",
     resume: Annotated[
@@ -111,22 +109,20 @@ def train_command(
 
     Ctrl-C saves and stops; the same command with `--resume` goes on, on the CPU to the very bits an unbroken run has.
     """
-    loaded = _load(graph, columns, header, delimiter, split, split_seed)
+    loaded = read_graph(graph, columns, header, delimiter, split, split_seed)
+    options: dict[str, Any] = {"overrides": settings or (), "rules": rules_file, "out": run, "resume": resume}
+    options["device"] = device
     if seeds > 1:
         if tensorboard:
             raise RecipeError("--tensorboard shows one run: leave out --seeds")
-        runs = train_seeds(
-            loaded, recipe, seeds=range(seeds), overrides=settings or (), out=run, resume=resume, device=device
-        )
+        runs = train_seeds(loaded, recipe, seeds=range(seeds), **options)
         metrics = {r.path.name: r.path / "metrics.json" for r in runs if r.path}
         results = {name: json.loads(f.read_text(encoding="utf-8")) for name, f in metrics.items() if f.exists()}
         if results:
             out.print(tables.seeds_table(results))
         _say(f"The runs are in {run}/seed-0 to seed-{seeds - 1}.")
         return
-    trained = train(
-        loaded, recipe, overrides=settings or (), out=run, resume=resume, device=device, tensorboard=tensorboard
-    )
+    trained = train(loaded, recipe, tensorboard=tensorboard, **options)
     metrics_file = run / "metrics.json"
     if metrics_file.exists():
         out.print(tables.metrics_table(json.loads(metrics_file.read_text(encoding="utf-8"))))
@@ -186,6 +182,62 @@ def predict_command(
         out.print(tables.predictions_table(answers))
 
 
+@rules.command("mine")
+def mine_command(
+    graph: GraphArgument,
+    file: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file of rules to write, also .gz or .zst.")],
+    kind: Annotated[
+        list[str] | None, typer.Option(metavar="KIND", help="Only rules of this kind. Repeatable; else all.")
+    ] = None,
+    min_support: Annotated[
+        int, typer.Option(min=1, help="Support: pairs of entities for which body and head both hold.")
+    ] = 10,
+    min_head_coverage: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Head coverage: the share of the head relation's facts that are support."),
+    ] = 0.01,
+    min_confidence: Annotated[
+        float, typer.Option(min=0, max=1, help="Confidence: of the pairs where the body holds, how many are support.")
+    ] = 0.8,
+    min_pca_confidence: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="PCA confidence: the same, only of entities with some fact of the head relation."
+        ),
+    ] = 0.0,
+    top: Annotated[int, typer.Option(min=0, help="How many of the strongest rules to show.")] = 10,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
+    columns: Columns = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    split: Shares = "90/5/5",
+    split_seed: SplitSeed = 0,
+) -> None:
+    """Find the rules that the train split of a graph follows, count exactly how well, and write them as TSV.
+
+    Kinds: subrelation r(x, y) ⇒ s(x, y); inverse r(x, y) ⇒ s(y, x); symmetry r(x, y) ⇒ r(y, x); equivalence
+    r(x, y) ⇔ s(x, y); composition r(x, y) ∧ s(y, z) ⇒ t(x, z). A rule must reach all thresholds.
+    """
+    if file.exists() and not force:
+        raise PairREError(f"{file}: there already; write to another file, or overwrite it with --force")
+    if not file.parent.is_dir():
+        raise PairREError(f"{file}: there is no folder {file.parent}; make it first")
+    loaded = read_graph(graph, columns, header, delimiter, split, split_seed)
+    with _progress("mining", 1) as advance:
+        found = mine(
+            loaded,
+            kind or KINDS,
+            min_support=min_support,
+            min_head_coverage=min_head_coverage,
+            min_confidence=min_confidence,
+            min_pca_confidence=min_pca_confidence,
+            progress=advance,
+        )
+    write_rules(file, found)
+    out.print(*tables.rules_tables(found, top), sep="\n")
+    _say(f"The rules are in {file}.")
+
+
 @app.command()
 def graphs() -> None:
     """List the graphs that go by a name, with their sizes and licences."""
@@ -204,15 +256,21 @@ def recipes(
         out.print(tables.keys_table(keys()))
 
 
+app.command("tune")(tune_command)
+app.command("report")(report_command)
+app.command("reproduce")(reproduce_command)
+
+
 @app.command("models")
 def models_command(
     entities: Annotated[int, typer.Option(min=1, help="Entities of the graph to count parameters for.")] = 14_541,
     relations: Annotated[int, typer.Option(min=1, help="Its relations.")] = 237,
     dim: Annotated[int, typer.Option(min=1, help="Features of an entity vector, as model.dim.")] = 200,
 ) -> None:
-    """List the models: score, number of parameters on a graph of given sizes, paper.
+    """List the models: score, number of parameters on a graph of given sizes, patterns, paper.
 
-    Train one with `--set model.name=NAME`. The sizes are FB15k-237's unless given.
+    Train one with `--set model.name=NAME`. The sizes are FB15k-237's unless given. A model can express the patterns
+    with a tick: symmetry, antisymmetry, inverse, composition, subrelation.
     """
     out.print(tables.models_table(MODELS, (entities, relations, dim)))
 
@@ -232,47 +290,13 @@ def options(
     """Options of every command."""
 
 
-def _load(graph: str, columns: str | None, header: bool | None, delimiter: str | None, split: str, seed: int) -> Graph:
-    picked, character, shares = _columns(columns), _delimiter(delimiter), _shares(split)
-    with err.status(f"reading {graph}"):
-        return load_graph(graph, columns=picked, header=header, delimiter=character, split=shares, seed=seed)
-
-
 def _open(run: Path, device: str) -> Run:
     with err.status(f"opening {run}"):
         return load_run(run, device)
 
 
-def _columns(text: str | None) -> tuple[str, str, str] | None:
-    if text is None:
-        return None
-    picked = [name.strip() for name in text.split(",")]
-    if len(picked) != 3 or not all(picked):
-        raise PairREError(f"--columns {text}: three columns expected, e.g. --columns head,relation,tail")
-    return picked[0], picked[1], picked[2]
-
-
-def _delimiter(text: str | None) -> str | None:
-    if text is None:
-        return None
-    character = {"\\t": "\t", "tab": "\t", "comma": ",", "space": " "}.get(text, text)
-    if len(character) != 1:
-        raise PairREError(f"--delimiter {text}: one character expected, or tab, comma, space")
-    return character
-
-
-def _shares(text: str) -> tuple[float, float, float]:
-    if text == "90/5/5":
-        return DEFAULT_FRACTIONS
-    try:
-        train_share, valid_share, test_share = (float(part) / 100 for part in text.split("/"))
-    except ValueError:
-        raise PairREError(f"--split {text}: three shares expected, e.g. 90/5/5") from None
-    return train_share, valid_share, test_share
-
-
 @contextmanager
-def _progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def _progress(what: str, total: int) -> Iterator[Callable[[float], None]]:
     """A bar on a terminal, nothing elsewhere."""
     columns = (TextColumn(what), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:

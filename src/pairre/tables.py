@@ -7,12 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import Field
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from pairre.graph.benchmarks import Benchmark
 from pairre.graph.statistics import GraphStatistics
-from pairre.models import Model
+from pairre.models import PATTERNS, Model
 from pairre.predict import Prediction
+from pairre.reproduce.experiments import Experiment
+from pairre.reproduce.page import HEADER, cells
+from pairre.rules import KINDS, Rule
+from pairre.tune import Tuned
 
 _METRICS = {
     "mrr": "MRR",
@@ -43,7 +48,8 @@ def _cells(metrics: dict[str, float]) -> list[str]:
 
 def metrics_table(result: dict[str, Any]) -> Table:
     """Both sides and each, ties and intervals."""
-    title = f"{result['graph']}, {result['split']}: {result['num_triples']:,} triples, filtered"
+    how = result.get("protocol", "filtered")
+    title = f"{result['graph']}, {result['split']}: {result['num_triples']:,} triples, {how}"
     table = _table(title, [""], _METRICS.values())
     table.add_row("both sides", *_cells(result["both"]), style="bold")
     for i, end in enumerate(("from", "to")):
@@ -59,7 +65,8 @@ def metrics_table(result: dict[str, Any]) -> Table:
 def seeds_table(results: dict[str, dict[str, Any]]) -> Table:
     """Both sides of several runs on one graph, with mean and standard deviation."""
     one = next(iter(results.values()))
-    table = _table(f"{one['graph']}, {one['split']}, filtered: {len(results)} seeds", [""], _METRICS.values())
+    how = one.get("protocol", "filtered")
+    table = _table(f"{one['graph']}, {one['split']}, {how}: {len(results)} seeds", [""], _METRICS.values())
     for name, result in results.items():
         table.add_row(name, *_cells(result["both"]))
     values = {name: [result["both"][name] for result in results.values()] for name in _METRICS}
@@ -119,6 +126,34 @@ def statistics_tables(s: GraphStatistics, most: int = 10) -> list[Table]:
     return [sizes, categories, frequent]
 
 
+def rules_tables(rules: Sequence[Rule], top: int) -> list[Table]:
+    """How many rules there are of each kind, and the first ones."""
+    counts = _table(f"{len(rules):,} rules", ["kind"], ["rules"])
+    for kind in KINDS:
+        counts.add_row(kind, f"{sum(rule.kind == kind for rule in rules):,}")
+    shown = rules[:top]
+    strongest = _table(f"\nthe {len(shown)} strongest", ["rule"], ["confidence", "PCA", "support", "head coverage"])
+    for r in shown:
+        values = (f"{r.confidence:.3f}", f"{r.pca_confidence:.3f}", f"{r.support:,}", f"{r.head_coverage:.3f}")
+        strongest.add_row(escape(str(r)), *values)
+    return [counts, strongest] if shown else [counts]
+
+
+def tuning_table(found: Tuned) -> Table:
+    """The settings of the best trial, and how much each mattered."""
+    table = _table(f"best of {found.num_trials} trials", ["key"], ["value", "importance"])
+    table.add_row("valid MRR", f"{found.mrr:.4f}", style="bold")
+    for name, value in found.settings.items():
+        share = f"{found.importances[name]:.0%}" if name in found.importances else ""
+        table.add_row(name, setting(value), share)
+    return table
+
+
+def setting(value: Any) -> str:
+    """A value of a recipe, short."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 def benchmarks_table(benchmarks: Iterable[Benchmark]) -> Table:
     """Public graphs by name."""
     table = _table("graphs by name", ["name"], ["entities", "relations", "train", "valid", "test"])
@@ -131,13 +166,16 @@ def benchmarks_table(benchmarks: Iterable[Benchmark]) -> Table:
 
 
 def models_table(models: Iterable[type[Model]], sizes: tuple[int, int, int]) -> Table:
-    """Every model, with its parameters for a graph of given sizes."""
+    """Every model, with its parameters for a graph of given sizes and the patterns that it can express."""
     num_entities, num_relations, dim = sizes
     title = f"models; parameters for {num_entities:,} entities, {num_relations:,} relations, dim {dim:,}"
     table = _table(title, ["name", "score"], ["parameters"])
+    for short in PATTERNS.values():
+        table.add_column(short, justify="center")
     table.add_column("paper")
     for model in models:
-        table.add_row(model.name, model.formula, f"{model.num_parameters(*sizes):,}", model.paper)
+        marks = ["✓" if pattern in model.patterns else "✗" for pattern in PATTERNS]
+        table.add_row(model.name, model.formula, f"{model.num_parameters(*sizes):,}", *marks, model.paper)
     return table
 
 
@@ -146,4 +184,23 @@ def keys_table(keys: Iterable[tuple[str, Field[Any]]]) -> Table:
     table = _table("\nkeys, for a recipe file or --set", ["key", "default", "what it is"])
     for path, declaration in keys:
         table.add_row(path, str(declaration.default), declaration.metadata["help"])
+    return table
+
+
+def experiments_table(experiments: Iterable[Experiment]) -> Table:
+    """What can be reproduced, and what it takes."""
+    table = _table("Tables and figures of the paper", ["name", "what", "graphs", "seeds", "needs"])
+    table.columns[0].no_wrap = True
+    for experiment in experiments:
+        graphs = ", ".join(dict.fromkeys(trial.graph for trial in experiment.trials))
+        table.add_row(experiment.name, experiment.title, graphs, str(experiment.seeds), experiment.needs)
+    return table
+
+
+def reproduction_table(result: dict[str, Any]) -> Table:
+    """Ours beside the published."""
+    table = _table(escape(result["title"]), HEADER[:2], HEADER[2:])
+    for row in cells(result):
+        table.add_row(*map(escape, row))
+    table.caption, table.caption_justify = escape(result["remark"]) or None, "left"
     return table

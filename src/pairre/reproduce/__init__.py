@@ -1,0 +1,7 @@
+"""The paper's tables and figures, each by one command."""
+
+from pairre.reproduce.experiments import EXPERIMENTS, Experiment, Trial
+from pairre.reproduce.page import markdown
+from pairre.reproduce.run import Reproduced, Row, find, reproduce
+
+__all__ = ["EXPERIMENTS", "Experiment", "Reproduced", "Row", "Trial", "find", "markdown", "reproduce"]

@@ -1,0 +1,57 @@
+"""Tables of experiments as cells, and as Markdown: for the terminal, for files, for docs/reproduction.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_NAMES = {"mrr": "MRR", "mr": "MR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
+HEADER = ("", "", "ours", "paper", "difference", "a seed", "device")
+
+
+def cells(result: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """One row a trial and metric, under `HEADER`; `result` is `Reproduced.as_dict()`."""
+    for row in result["rows"]:
+        for i, (metric, values) in enumerate(row["metrics"].items()):
+            published, deviation = values["published"]
+            seconds = row["seconds"]
+            yield (
+                row["label"] if i == 0 else "",
+                _NAMES.get(metric, metric),
+                _figure(metric, values["mean"], values["std"]) + _seeds(values["values"]),
+                "" if published is None else _figure(metric, published, deviation),
+                "" if published is None else _difference(metric, values, published, deviation),
+                "" if i or seconds is None else f"{seconds:.0f} s",
+                "" if i else row["device"],
+            )
+
+
+def _figure(metric: str, value: float, deviation: float | None) -> str:
+    if value >= 1000 and value == int(value):
+        return f"{int(value):,}"
+    digits = 1 if metric == "mr" else 0 if value > 2 else 4
+    return f"{value:.{digits}f}" + ("" if deviation is None else f" ± {deviation:.{digits}f}")
+
+
+def _seeds(values: Sequence[float]) -> str:
+    return f" ({len(values)} seeds)" if len(values) > 1 else ""
+
+
+def _difference(metric: str, values: Mapping[str, Any], published: float, deviation: float | None) -> str:
+    """The difference, marked where it is beyond two standard deviations of both."""
+    gap = values["mean"] - published
+    sign = "+" if gap >= 0 else "−"
+    spread = ((values["std"] or 0) ** 2 + (deviation or 0) ** 2) ** 0.5
+    mark = " *" if spread and abs(gap) > 2 * spread else ""
+    return f"{sign}{_figure(metric, abs(gap), None)}{mark}"
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """A table with its title and remark."""
+    lines = [f"## {result['title']}", ""]
+    lines += ["| " + " | ".join(row) + " |" for row in (HEADER, ["---"] * len(HEADER), *cells(result))]
+    if any("*" in row[4] for row in cells(result)):
+        lines += ["", "\\* beyond two standard deviations of the two together"]
+    if result["remark"]:
+        lines += ["", result["remark"]]
+    return "\n".join(lines) + "\n"
