@@ -40,7 +40,7 @@ types: $(SETUP)
 	$(BIN)/mypy
 
 unit: $(VENV)/.peers
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist loadfile
 
 bench: bench-ingest bench-cpu  ## both CPU benchmarks against PyKEEN (installs the peers extra)
 
