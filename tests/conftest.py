@@ -19,6 +19,8 @@ if not torch.cuda.is_available():
 from pairre import cli
 from pairre.graph import Graph, Vocabulary
 from pairre.recipe import Recipe, from_values
+from pairre.runs import Progress
+from pairre.trainer import Trainer
 
 assert pairre.__version__
 hypothesis.settings.register_profile(
@@ -57,6 +59,22 @@ def planted_graph(num_entities: int = 40, seed: int = 0) -> Graph:
         triples[:held].contiguous(),
         triples[held : 2 * held].contiguous(),
     )
+
+
+def resumed(make: Callable[[], Trainer]) -> None:
+    """A trainer after eight steps, held against one that took over after five what a checkpoint holds."""
+    whole, half, rest = (make() for _ in range(3))
+    whole.step(8)
+    half.step(5)
+    for tensor, stored in zip(rest.tensors().values(), half.tensors().values(), strict=True):
+        tensor.copy_(stored)
+    rest.start(Progress(step=5))
+    rest.step(3)
+    for trainer in (whole, rest):
+        trainer.settle()
+    assert torch.equal(whole.model.relation, rest.model.relation)
+    for (key, one), other in zip(whole.tensors().items(), rest.tensors().values(), strict=True):
+        assert torch.equal(one, other), key
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import pairre
+from conftest import resumed
 from pairre import ops
 from pairre.device import Recorded
 from pairre.errors import RecipeError, RuleError, RunError
@@ -15,7 +16,6 @@ from pairre.models import MODELS
 from pairre.recipe import override
 from pairre.ruled import follow, usable
 from pairre.rules import Rule, read_rules, tie_order, write_rules
-from pairre.runs import Progress
 from pairre.sampling import SIDES
 from pairre.trainer import Trainer
 
@@ -235,18 +235,7 @@ def test_a_model_says_what_it_cannot(many, recipe):
 @WAYS
 def test_a_resumed_run_ends_in_the_same_bits(many, recipe, settings):
     recipe = override(recipe, ["train.steps=8", *settings])
-    whole, half, rest = (Trainer(many, recipe, CPU, TREE) for _ in range(3))
-    whole.step(8)
-    half.step(5)
-    for tensor, stored in zip(rest.tensors().values(), half.tensors().values(), strict=True):
-        tensor.copy_(stored)
-    rest.start(Progress(step=5))
-    rest.step(3)
-    for trainer in (whole, rest):
-        trainer.settle()
-    assert torch.equal(whole.model.relation, rest.model.relation)
-    for (key, one), other in zip(whole.tensors().items(), rest.tensors().values(), strict=True):
-        assert torch.equal(one, other), key
+    resumed(lambda: Trainer(many, recipe, CPU, TREE))
 
 
 @pytest.mark.parametrize("mode", ["tie", "soft"])

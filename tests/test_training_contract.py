@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import pairre
+from conftest import resumed
 from pairre.device import Recorded
 from pairre.errors import RecipeError
 from pairre.evaluate import evaluate_triples
 from pairre.models import MODELS, model_class
 from pairre.recipe import override
-from pairre.runs import Progress
 from pairre.sampling import SIDES
 from pairre.trainer import Trainer
 
@@ -25,18 +25,7 @@ def recipe_of(quick, name, steps=8):
 
 @CONTRACT
 def test_a_resumed_run_ends_in_the_same_bits(graph, quick, name):
-    recipe = recipe_of(quick, name)
-    whole, half, rest = (Trainer(graph, recipe, CPU) for _ in range(3))
-    whole.step(8)
-    half.step(5)
-    for tensor, stored in zip(rest.tensors().values(), half.tensors().values(), strict=True):
-        tensor.copy_(stored)
-    rest.start(Progress(step=5))
-    rest.step(3)
-    for trainer in (whole, rest):
-        trainer.settle()
-    for (key, one), other in zip(whole.tensors().items(), rest.tensors().values(), strict=True):
-        assert torch.equal(one, other), key
+    resumed(lambda: Trainer(graph, recipe_of(quick, name), CPU))
 
 
 @CONTRACT

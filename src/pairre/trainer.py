@@ -80,6 +80,7 @@ class Trainer:
 
     def _step(self, side: Side) -> None:
         """Batch → rows → scores → loss → gradients → rows moved."""
+        self.model.train()
         batch = self.sampler.batch(side, self.clock)
         own = batch.share == 1  # then rows that several positives drew are read once
         others, place = (
@@ -110,7 +111,6 @@ class Trainer:
                 rows[name] = self.model.constrain(name, read).requires_grad_()  # a row that caught up may be outside
         self._join()
         sets = (len(batch.negatives), batch.share)
-        self.model.train()
         entity, every_relation = make(rows)
         size = len(batch.true)
         relation, ends = every_relation[:size], entity[: 2 * size]

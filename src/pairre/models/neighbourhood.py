@@ -113,7 +113,6 @@ class Neighbourhood(Model):
     def reads(self, side: Side, ids: Ids, clock: Tensor) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:  # noqa: ARG002
         """The rows of the batch, of the entities' neighbours, and of all relations."""
         own, asked = ids["entity"], ids["relation"]
-        self.train()
         links = self._without(self.links(own, self.ways(side)), side, own[: 2 * len(asked)], asked)
         wanted = {
             "entity": torch.cat([own, links.entity.flatten()]),
