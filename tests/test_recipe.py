@@ -8,7 +8,17 @@ import pytest
 
 from pairre.errors import RecipeError
 from pairre.models import MODELS
-from pairre.recipe import Recipe, default_recipe, from_values, keys, load_recipe, override, recipe_names, resolve
+from pairre.recipe import (
+    Recipe,
+    default_recipe,
+    from_values,
+    keys,
+    load_recipe,
+    override,
+    recipe_names,
+    recipe_purposes,
+    resolve,
+)
 
 
 def test_toml_round_trip(tmp_path):
@@ -105,3 +115,19 @@ def test_k_vs_all_needs_all_entities(graph):
         resolve(graph, None, ["loss.name=k-vs-all"])
     with pytest.raises(RecipeError, match=r"loss\.smoothing: a share below 1"):
         resolve(graph, None, ["loss.smoothing=1.0"])
+
+
+def test_every_model_has_the_recipe_that_was_measured():
+    files = sorted((Path(__file__).parents[1] / "docs" / "results").glob("models-small-*.json"))
+    rows = {row["model"]: row for row in json.loads(files[-1].read_text(encoding="utf-8"))["models"]}
+    assert set(rows) == {model.name for model in MODELS}
+    for name, row in rows.items():
+        assert load_recipe(name) == from_values(row["recipe"])
+        best = max(row["search"], key=lambda entry: entry["mean"])
+        assert row["recipe"] == best["settings"]
+
+
+def test_every_recipe_says_what_it_is_for(call):
+    purposes = recipe_purposes()
+    assert all(len(purpose) > 20 for purpose in purposes.values())
+    assert "FB15k with the settings published" in call("recipes")[1]

@@ -40,7 +40,7 @@ from pairre.graph.benchmarks import BENCHMARKS
 from pairre.graph.statistics import graph_statistics
 from pairre.models import MODELS
 from pairre.predict import predict
-from pairre.recipe import keys, load_recipe, recipe_names
+from pairre.recipe import keys, load_recipe, recipe_purposes
 from pairre.rules import KINDS, mine, write_rules
 from pairre.runs import Run, load_run
 from pairre.train import TrainingInterruptedError, train, train_seeds
@@ -252,8 +252,7 @@ def recipes(
     if name is not None:
         print(load_recipe(name).to_toml(), end="")
     else:
-        _say("Recipes: " + ", ".join(recipe_names()))
-        out.print(tables.keys_table(keys()))
+        out.print(tables.recipes_table(recipe_purposes()), tables.keys_table(keys()), sep="\n")
 
 
 app.command("tune")(tune_command)

@@ -210,6 +210,13 @@ def recipe_names() -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
 
 
+def recipe_purposes() -> dict[str, str]:
+    """What each recipe that comes with the package is for: the comment that it begins with."""
+    folder = resources.files("pairre") / "recipes"
+    texts = {name: (folder / f"{name}.toml").read_text(encoding="utf-8") for name in recipe_names()}
+    return {name: text.splitlines()[0].removeprefix("#").strip() for name, text in texts.items()}
+
+
 def load_recipe(source: str | Path) -> Recipe:
     """A recipe from a TOML file, or by name from those that come with the package."""
     path = Path(source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field
 from typing import Any
 
@@ -176,6 +176,15 @@ def models_table(models: Iterable[type[Model]], sizes: tuple[int, int, int]) -> 
     for model in models:
         marks = ["✓" if pattern in model.patterns else "✗" for pattern in PATTERNS]
         table.add_row(model.name, model.formula, f"{model.num_parameters(*sizes):,}", *marks, model.paper)
+    return table
+
+
+def recipes_table(purposes: Mapping[str, str]) -> Table:
+    """The recipes by name."""
+    table = _table("recipes, for --recipe", ["name", "what it is for"])
+    table.columns[0].no_wrap = True
+    for name, purpose in purposes.items():
+        table.add_row(name, purpose)
     return table
 
 
