@@ -40,7 +40,7 @@ types: $(SETUP)
 	$(BIN)/mypy
 
 unit: $(VENV)/.peers
-	$(BIN)/pytest -n auto --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
 
 bench: bench-ingest bench-cpu  ## both CPU benchmarks against PyKEEN (installs the peers extra)
 
