@@ -353,8 +353,8 @@ class Model(torch.nn.Module):
             for start in range(0, len(triples), size):
                 yield slice(start, start + size), lambda: self.candidate_chunks(side, None)
             return
-        for relation in torch.unique(triples[:, 1]).tolist():
-            row = self.relation[self.relation_ids(torch.tensor(relation), side)]
+        for relation in torch.unique(triples[:, 1]):
+            row = self.relation_rows(self.relation_ids(relation, side))
             for part in torch.split((triples[:, 1] == relation).nonzero()[:, 0], size):
                 yield part, lambda row=row: self.candidate_chunks(side, row)  # type: ignore[misc]
 
