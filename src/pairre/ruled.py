@@ -68,10 +68,10 @@ class Ruled:
         """Positions in a half of that size, as those in all halves."""
         return torch.cat([self._tensor(values) + half * size for half in range(self.halves)])
 
-    def reads(self, side: Side, ids: Ids, clock: Tensor) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:
+    def reads(self, side: Side, ids: Ids) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:
         """As `Model.reads`, with the rows of the rules' relations after those of the batch's."""
         asked = ids["relation"]
-        wanted, make = self.model.reads(side, {**ids, "relation": torch.cat([asked, self.ids])}, clock)
+        wanted, make = self.model.reads(side, {**ids, "relation": torch.cat([asked, self.ids])})
 
         def make_batch(rows: Ids) -> tuple[Tensor, Tensor]:
             entity, relation = make(rows)

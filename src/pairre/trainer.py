@@ -93,7 +93,6 @@ class Trainer:
                 "entity": torch.cat([batch.anchor, batch.true, others]),
                 "relation": self.model.relation_ids(asked, side),
             },
-            self.clock,
         )
         ids |= self._weights
         with self._aside.work():

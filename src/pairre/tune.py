@@ -218,7 +218,7 @@ class _Tuner:
             error = str(failure).splitlines()[0] if str(failure) else type(failure).__name__
             trial.set_user_attr("error", error)
             self.study.tell(trial, state=TrialState.FAIL)
-        gc.collect()  # a run refers to itself, so it would stay until Python happens to look
+        gc.collect()  # what refers to itself would stay, with its memory, until Python happens to look
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         ended = self.study.get_trials(deepcopy=False)[trial.number]

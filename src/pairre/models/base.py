@@ -223,7 +223,7 @@ class Model(torch.nn.Module):
         """The side that candidates stand on: with reciprocal relations always the tail."""
         return "tail" if self.reciprocal else side
 
-    def reads(self, side: Side, ids: Ids, clock: Tensor) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:  # noqa: ARG002
+    def reads(self, side: Side, ids: Ids) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:  # noqa: ARG002
         """Which rows a step must read for these of its batch, and how entity and relation rows are made of them.
 
         The rows themselves, unless a model looks further.

@@ -110,7 +110,7 @@ class Neighbourhood(Model):
             parts.append(self.encode(super().entity_rows(part), super().entity_rows(links.entity), links, relation))
         return torch.cat(parts).view(*ids.shape, -1)
 
-    def reads(self, side: Side, ids: Ids, clock: Tensor) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:  # noqa: ARG002
+    def reads(self, side: Side, ids: Ids) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:
         """The rows of the batch, of the entities' neighbours, and of all relations."""
         own, asked = ids["entity"], ids["relation"]
         links = self._without(self.links(own, self.ways(side)), side, own[: 2 * len(asked)], asked)

@@ -108,7 +108,7 @@ class OTE(Model):
                 torch.eye(group_size(self.dim)).to(self.relation)
             )
 
-    def reads(self, side: Side, ids: Ids, clock: Tensor) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:  # noqa: ARG002
+    def reads(self, side: Side, ids: Ids) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:  # noqa: ARG002
         """The rows of the batch, and all relations: there are fewer than positives, and Φ costs something."""
         every = torch.arange(len(self.relation), device=ids["relation"].device)
         return {**ids, "relation": every}, lambda rows: (

@@ -113,20 +113,20 @@ def reproduce(
         return Reproduced(experiment, list(_statistics(experiment, say)))
     if experiment.view == "patterns":
         return _patterns(experiment, runs, place / "figures")
-    return Reproduced(experiment, [_row(experiment, trial, runs.of(trial, number)) for trial in experiment.trials])
+    return Reproduced(experiment, [_row(experiment, t, runs.of(t, number), device) for t in experiment.trials])
 
 
-def _row(experiment: Experiment, trial: Trial, finished: list[Path]) -> Row:
+def _row(experiment: Experiment, trial: Trial, finished: list[Path], device: str) -> Row:
     values: dict[str, list[float]] = {}
     notes = [json.loads((path / "reproduce.json").read_text(encoding="utf-8")) for path in finished]
     for path in finished:
-        found = _categories(path) if experiment.view == "categories" else _metrics(path)
+        found = _categories(path, device) if experiment.view == "categories" else _metrics(path)
         for metric in experiment.metrics:
             if metric in found:
                 values.setdefault(metric, []).append(found[metric])
     seconds = statistics.mean(note["seconds"] for note in notes)
-    device = ", ".join(sorted({note["device"] for note in notes}))
-    return Row(trial.label, values, dict(trial.published or {}), seconds, device)
+    trained_on = ", ".join(sorted({note["device"] for note in notes}))
+    return Row(trial.label, values, dict(trial.published or {}), seconds, trained_on)
 
 
 def _metrics(path: Path) -> dict[str, float]:
@@ -134,11 +134,11 @@ def _metrics(path: Path) -> dict[str, float]:
     return both
 
 
-def _categories(path: Path) -> dict[str, float]:
+def _categories(path: Path, device: str) -> dict[str, float]:
     """Hits@10 of each relation category, ranked once and kept beside the run."""
     file = path / "categories.json"
     if not file.exists():
-        run = load_run(path)
+        run = load_run(path, device)
         write_json(file, evaluate(run, "test", "category")["by_category"])
     groups = json.loads(file.read_text(encoding="utf-8"))
     return {name: group["both"]["hits_at_10"] for name, group in groups.items()}
@@ -217,7 +217,7 @@ def _patterns(experiment: Experiment, runs: _Runs, folder: Path) -> Reproduced:
     """How nearly each pattern of the paper's figure holds in the vectors of a run, and the histograms themselves."""
     check_matplotlib()
     trial = experiment.trials[0]
-    run = load_run(runs.of(trial, 1)[0])
+    run = load_run(runs.of(trial, 1)[0], runs.device)
     vectors = paired_vectors(run.model)
     assert vectors is not None  # the trial is PairRE's
     rows, files = [], []
