@@ -1,13 +1,16 @@
 """Reproduction: tables are declared whole, runs are kept and used again, and ours stand beside the published."""
 
+import datetime
 import json
 
 import pytest
+import torch
 
 from pairre.errors import PairREError
 from pairre.recipe import load_recipe, override
 from pairre.reproduce import EXPERIMENTS, find, markdown, reproduce
 from pairre.reproduce import run as reproduction
+from pairre.reproduce.page import beyond, cells
 
 QUICK = ("train.steps=20", "train.batch=32", "model.dim=8", "train.validate_every=20")
 
@@ -96,6 +99,65 @@ def test_the_command_writes_tables(sports, call):
     kept = json.loads((sports / "sports.json").read_text(encoding="utf-8"))
     assert kept["rows"][0]["metrics"]["mrr"]["published"] == [0.468, 0.003]
     assert (sports / "sports.md").read_text(encoding="utf-8").startswith("## Sports")
+
+
+def test_all_tables_go_into_one_file_fit_to_be_kept(sports, call, monkeypatch, tmp_path):
+    monkeypatch.setattr(reproduction, "load_graph", _only_sports(reproduction.load_graph))
+    quick = [part for setting in QUICK for part in ("--set", setting)]
+    names = ["sports", "fb15k", "statistics"]
+    where = ["--out", sports, "--seeds", 1, "--device", "cpu", *quick, "--json"]
+    code, out, err = call("reproduce", *names, *where, tmp_path / "kept.json")
+    assert code == 2
+    assert "left out: fb15k" in err
+    assert "PairRE+rule" in out
+    text = (tmp_path / "kept.json").read_text(encoding="utf-8")
+    kept = json.loads(text)
+    assert [table["name"] for table in kept["tables"]] == ["sports", "statistics"]
+    assert kept["settings"] == list(QUICK)
+    assert kept["machine"].keys() == {"date", "cpu", "cores", "versions"}
+    assert kept["machine"]["date"] == datetime.date.today().isoformat()
+    assert {"pairre", "torch", "python"} <= kept["machine"]["versions"].keys()
+    assert str(tmp_path) not in text
+    alone = json.loads((sports / "statistics.json").read_text(encoding="utf-8"))
+    assert alone == {"machine": kept["machine"], "settings": list(QUICK), **kept["tables"][1]}
+    code, out, _ = call("reproduce", "sports", *where, "-")
+    assert code == 0
+    assert json.loads(out)["tables"] == kept["tables"][:1]
+
+
+def test_the_gpu_is_named(monkeypatch):
+    monkeypatch.setattr(reproduction, "pick_device", torch.device)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"a {device}")
+    assert reproduction.machine("cuda:0")["gpu"] == "a cuda:0"
+    assert "gpu" not in reproduction.machine("cpu")
+
+
+@pytest.mark.parametrize(
+    ("ours", "published", "star"),
+    [
+        ((0.461, 0.004), (0.47, 0.003), False),
+        ((0.459, 0.004), (0.47, 0.003), True),
+        ((0.459, None), (0.47, 0.003), True),
+        ((0.465, None), (0.47, 0.003), False),
+        ((0.459, 0.004), (0.47, None), True),
+        ((0.481, 0.004), (0.47, None), True),
+        ((0.459, 0.0), (0.47, None), True),
+        ((0.459, None), (0.47, None), False),
+        ((0.459, 0.004), (None, None), False),
+    ],
+)
+def test_a_star_is_beyond_two_deviations_of_both(ours, published, star):
+    values = {"mean": ours[0], "std": ours[1], "values": [ours[0]], "published": published}
+    assert beyond(values) is star
+    row = {"label": "PairRE", "seconds": None, "device": "", "metrics": {"mrr": values}}
+    assert next(cells({"rows": [row]}))[4].endswith(" *") is star
+
+
+def test_sizes_are_whole_numbers():
+    sizes = {"valid": 0.0, "relations": 4.0, "train": 1_312.0}
+    row = reproduction.Row("sports", {k: [v] for k, v in sizes.items()}, {k: (v - 1, None) for k, v in sizes.items()})
+    shown = [cell[2:5] for cell in cells({"rows": [row.as_dict()]})]
+    assert shown == [("0", "-1", "+1"), ("4", "3", "+1"), ("1,312", "1,311", "+1")]
 
 
 def test_the_list_and_unknown_names(call):

@@ -2,6 +2,6 @@
 
 from pairre.reproduce.experiments import EXPERIMENTS, Experiment, Trial
 from pairre.reproduce.page import markdown
-from pairre.reproduce.run import Reproduced, Row, find, reproduce
+from pairre.reproduce.run import Reproduced, Row, find, machine, reproduce
 
-__all__ = ["EXPERIMENTS", "Experiment", "Reproduced", "Row", "Trial", "find", "markdown", "reproduce"]
+__all__ = ["EXPERIMENTS", "Experiment", "Reproduced", "Row", "Trial", "find", "machine", "markdown", "reproduce"]

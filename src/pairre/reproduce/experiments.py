@@ -120,7 +120,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         tuple(Trial(label, "fb15k-237", f"fb15k-237-{label.lower()}", published=row) for label, row in _BASELINES),
         _ALL,
         needs="a GPU: under a minute a seed and system",
-        remark="The published figures come from the systems' own papers; DistMult and ComplEx have gained since by "
+        remark="The published figures come from earlier papers; DistMult and ComplEx have gained since by "
         "softmax over all entities and the N3 penalty, which these recipes use.",
     ),
     Experiment(
@@ -255,3 +255,8 @@ PATTERNS: tuple[tuple[Literal["symmetry", "inverse", "composition"], tuple[str, 
         True,
     ),
 )  # the paper's figure: a pattern, its relations, and whether it holds
+
+
+def pattern_figures() -> list[str]:
+    """The name of each pattern's figure, without the ending, in the order of `PATTERNS`."""
+    return [f"{number}-{kind}" for number, (kind, _, _) in enumerate(PATTERNS, 1)]

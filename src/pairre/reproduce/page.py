@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-_NAMES = {"mrr": "MRR", "mr": "MR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
+NAMES = {"mrr": "MRR", "mr": "MR", "hits_at_1": "Hits@1", "hits_at_3": "Hits@3", "hits_at_10": "Hits@10"}
+_SIZES = ("relations", "entities", "train", "valid", "test")
 HEADER = ("", "", "ours", "paper", "difference", "a seed", "device")
 
 
@@ -17,17 +19,17 @@ def cells(result: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             seconds = row["seconds"]
             yield (
                 row["label"] if i == 0 else "",
-                _NAMES.get(metric, metric),
+                NAMES.get(metric, metric),
                 _figure(metric, values["mean"], values["std"]) + _seeds(values["values"]),
                 "" if published is None else _figure(metric, published, deviation),
-                "" if published is None else _difference(metric, values, published, deviation),
+                "" if published is None else _difference(metric, values),
                 "" if i or seconds is None else f"{seconds:.0f} s",
                 "" if i else row["device"],
             )
 
 
 def _figure(metric: str, value: float, deviation: float | None) -> str:
-    if value >= 1000 and value == int(value):
+    if metric in _SIZES or (value >= 1000 and value == int(value)):
         return f"{int(value):,}"
     digits = 1 if metric == "mr" else 0 if value > 2 else 4
     return f"{value:.{digits}f}" + ("" if deviation is None else f" ± {deviation:.{digits}f}")
@@ -37,13 +39,18 @@ def _seeds(values: Sequence[float]) -> str:
     return f" ({len(values)} seeds)" if len(values) > 1 else ""
 
 
-def _difference(metric: str, values: Mapping[str, Any], published: float, deviation: float | None) -> str:
-    """The difference, marked where it is beyond two standard deviations of both."""
-    gap = values["mean"] - published
+def beyond(values: Mapping[str, Any]) -> bool:
+    """Whether ours is beyond two standard deviations of both together from the published, as far as these are known."""
+    published, deviation = values["published"]
+    known = [spread for spread in (values["std"], deviation) if spread is not None]
+    return published is not None and bool(known) and abs(values["mean"] - published) > 2 * math.hypot(*known)
+
+
+def _difference(metric: str, values: Mapping[str, Any]) -> str:
+    """The difference, marked where it is large."""
+    gap = values["mean"] - values["published"][0]
     sign = "+" if gap >= 0 else "−"
-    spread = ((values["std"] or 0) ** 2 + (deviation or 0) ** 2) ** 0.5
-    mark = " *" if spread and abs(gap) > 2 * spread else ""
-    return f"{sign}{_figure(metric, abs(gap), None)}{mark}"
+    return f"{sign}{_figure(metric, abs(gap), None)}{' *' if beyond(values) else ''}"
 
 
 def markdown(result: Mapping[str, Any]) -> str:

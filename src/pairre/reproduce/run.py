@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -21,9 +23,9 @@ from pairre.files import write_json
 from pairre.graph import Graph, load_graph
 from pairre.patterns import agreement, paired_vectors
 from pairre.report.figures import check_matplotlib, write_pattern
-from pairre.reproduce.experiments import EXPERIMENTS, PATTERNS, Experiment, Figure, Trial
+from pairre.reproduce.experiments import EXPERIMENTS, PATTERNS, Experiment, Figure, Trial, pattern_figures
 from pairre.rules import Rule, read_rules
-from pairre.runs import load_run
+from pairre.runs import load_run, versions
 from pairre.train import train_seeds
 
 Say = Callable[[str], None]
@@ -82,6 +84,19 @@ class Reproduced:
             "remark": self.experiment.remark,
             "rows": [row.as_dict() for row in self.rows],
         }
+
+
+def machine(device: str = "auto") -> dict[str, Any]:
+    """What tables were made on, by which versions, and when: for files of results."""
+    chosen = pick_device(device)
+    gpu = {"gpu": _device_name(device)} if chosen.type == "cuda" else {}
+    return {
+        "date": datetime.date.today().isoformat(),
+        "cpu": platform.machine(),
+        "cores": os.cpu_count(),
+        **gpu,
+        "versions": versions(),
+    }
 
 
 def find(name: str) -> Experiment:
@@ -221,10 +236,10 @@ def _patterns(experiment: Experiment, runs: _Runs, folder: Path) -> Reproduced:
     vectors = paired_vectors(run.model)
     assert vectors is not None  # the trial is PairRE's
     rows, files = [], []
-    for number, (kind, names, holds) in enumerate(PATTERNS, 1):
+    for figure, (kind, names, holds) in zip(pattern_figures(), PATTERNS, strict=True):
         ids = np.array([[run.graph.relations.id(name) for name in names]])
         reached = float(agreement(vectors, kind, ids)[0])
         label = f"{kind} of {', '.join(names)} ({'holds' if holds else 'does not hold'} in the paper)"
         rows.append(Row(label, {"agreement": [reached]}, {}))
-        files += write_pattern(f"{number}-{kind}", kind, tuple(ids[0].tolist()), names, vectors, folder)
+        files += write_pattern(figure, kind, tuple(ids[0].tolist()), names, vectors, folder)
     return Reproduced(experiment, rows, files)

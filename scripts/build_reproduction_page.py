@@ -1,0 +1,171 @@
+"""Write docs/reproduction.md from the kept tables of `pairre reproduce`: python scripts/build_reproduction_page.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pairre.reproduce import EXPERIMENTS, Experiment, Trial, find
+from pairre.reproduce.experiments import pattern_figures
+from pairre.reproduce.page import HEADER, NAMES, beyond, cells
+
+_SCRIPT = Path(__file__).name
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reproduction.md"
+RESULTS = PAGE.parent / "results"
+FIGURES = PAGE.parent / "figures"
+_OPENING = """# The paper's tables and figures, reproduced
+
+Made by `scripts/build_reproduction_page.py` from the files `results/reproduce-*.json`, which hold every single value.
+
+The tables and figures of experiments in Chao et al., "PairRE: Knowledge Graph Embeddings via Paired Relation Vectors"
+(ACL 2021). `pairre reproduce NAME` trains what a table needs, by the recipes that come with the package, and prints it
+as it stands here; `--json FILE` writes the file. The [guide](guide.md#reproduction) says where graphs are found and
+runs are kept.
+
+Ours are metrics of the test split, mean ± standard deviation over seeds (one run where no number of seeds is said). A
+difference with a star is beyond two standard deviations of the two together (√(s₁² + s₂²); where only one is known, of
+that one; where none is, there is no star), and each of these is explained below its table. The time a seed is what all
+seeds took together, from a loaded graph to the test metrics, divided by their number.
+"""
+_ABSENT = {  # graphs that could not be had
+    "ogbl-wikikg2": "the data of ogbl-wikikg2",
+    "ogbl-biokg": "the data of ogbl-biokg",
+    "db100k": "the train split of DB100k",
+}
+_LACROIX = (
+    "The published figure is older than training by softmax over all entities with reciprocal relations and the N3 "
+    "penalty (Lacroix et al., ICML 2018), which this recipe does."
+)
+# Why ours differs, by experiment, row and metric; "*" stands for all metrics of the row.
+EXPLANATIONS: dict[tuple[str, str, str], str] = {
+    ("baselines", "TransE", "*"): "The published figure is older than the self-adversarial loss (Sun et al., ICLR "
+    "2019), which this recipe has, with 1000 features.",
+    ("baselines", "DistMult", "*"): _LACROIX,
+    ("baselines", "ConvE", "*"): "The published figure is of a binary cross-entropy over all entities with label "
+    "smoothing. This recipe has a softmax over all entities.",
+    ("baselines", "ComplEx", "*"): _LACROIX,
+    ("baselines", "RotatE", "*"): "The published settings are 1000 complex features and 100,000 steps. This recipe has "
+    "500 and 25,000, and shares its negatives within a batch.",
+    ("baselines", "OTE", "*"): "The settings were chosen anew on the validation split: 20,000 steps, with negatives "
+    "shared within a batch.",
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One table of a kept file."""
+
+    file: str
+    machine: Mapping[str, Any]
+    settings: tuple[str, ...]
+    table: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Star:
+    """A difference beyond two standard deviations."""
+
+    experiment: str
+    row: str
+    metric: str
+    values: Mapping[str, Any]
+
+    @property
+    def explanation(self) -> str | None:
+        """What is said for it, if anything."""
+        places = ((self.experiment, self.row, metric) for metric in (self.metric, "*"))
+        return next((EXPLANATIONS[place] for place in places if place in EXPLANATIONS), None)
+
+    def __str__(self) -> str:
+        ours, paper = self.values["mean"], self.values["published"][0]
+        return f"{self.experiment}, {self.row}, {self.metric}: {ours:.6g}, published {paper:.6g}"
+
+
+def newest() -> dict[str, Kept]:
+    """The table of each experiment by name; of several that of the latest date, then that of the last name."""
+    files = {file.name: json.loads(file.read_text(encoding="utf-8")) for file in RESULTS.glob("reproduce-*.json")}
+    tables: dict[str, Kept] = {}
+    for name, kept in sorted(files.items(), key=lambda item: (item[1]["machine"]["date"], item[0])):
+        for table in kept["tables"]:
+            tables[find(table["name"]).name] = Kept(name, kept["machine"], tuple(kept["settings"]), table)
+    return tables
+
+
+def page() -> str:
+    """The whole page; ends the script where a difference with a star has no explanation."""
+    tables = newest()
+    unexplained = [star for kept in tables.values() for star in _stars(kept) if star.explanation is None]
+    if unexplained:
+        lines = "".join(f"\n  {star}" for star in unexplained)
+        raise SystemExit(f"beyond two standard deviations, and no word why in EXPLANATIONS of {_SCRIPT}:{lines}")
+    return "\n".join([_OPENING, *(_section(experiment, tables.get(experiment.name)) for experiment in EXPERIMENTS)])
+
+
+def _stars(kept: Kept) -> Iterator[Star]:
+    for row in kept.table["rows"]:
+        for metric, values in row["metrics"].items():
+            if beyond(values):
+                yield Star(kept.table["name"], row["label"], metric, values)
+
+
+def _section(experiment: Experiment, kept: Kept | None) -> str:
+    """Paragraphs with empty lines between them."""
+    if kept is None:
+        run = f"`pairre reproduce {experiment.name}` has not been run. It needs {experiment.needs}."
+        parts = [run, _absent(experiment.trials)]
+    else:
+        parts = [_source(kept), _table(kept), _explained(kept), _left_out(experiment, kept), _figures(experiment)]
+    return "\n\n".join(filter(None, [f"## {experiment.title}", *parts, experiment.remark])) + "\n"
+
+
+def _source(kept: Kept) -> str:
+    """The command, and when and by what it was run."""
+    machine, versions = kept.machine, kept.machine["versions"]
+    command = " ".join(["pairre reproduce", kept.table["name"], *(f"--set {setting}" for setting in kept.settings)])
+    device = machine.get("gpu") or f"{machine['cores']} CPU cores"
+    software = f"pairre {versions['pairre']}, torch {versions['torch']}, Python {versions['python']}"
+    return f"`{command}`, {machine['date']}, {device}, {software} ([values](results/{kept.file}))."
+
+
+def _table(kept: Kept) -> str:
+    lines = (HEADER, ["---"] * len(HEADER), *cells(kept.table))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _explained(kept: Kept) -> str:
+    """One line for each row and explanation, with the metrics that it is for."""
+    lines: dict[tuple[str, str], list[str]] = {}
+    for star in _stars(kept):
+        lines.setdefault((star.row, star.explanation or ""), []).append(NAMES.get(star.metric, star.metric))
+    return "\n".join(f"- \\* {row}, {', '.join(metrics)}: {text}" for (row, text), metrics in lines.items())
+
+
+def _left_out(experiment: Experiment, kept: Kept) -> str:
+    """Rows that the experiment has and the kept table has not."""
+    there = {row["label"] for row in kept.table["rows"]}
+    missing = [trial for trial in experiment.trials if trial.label not in there]
+    if experiment.view == "patterns" or not missing:
+        return ""
+    return f"Left out: {', '.join(trial.label for trial in missing)}. {_absent(missing)}".strip()
+
+
+def _absent(trials: Iterable[Trial]) -> str:
+    """What is said of graphs that could not be had."""
+    graphs = dict.fromkeys(_ABSENT[trial.graph] for trial in trials if trial.graph in _ABSENT)
+    what = ", ".join(graphs)
+    tested = "loader, protocol and recipe are tested on data of the same layout"
+    return f"{what[:1].upper()}{what[1:]} could not be had where this was run; {tested}." if what else ""
+
+
+def _figures(experiment: Experiment) -> str:
+    """The histograms, where they are kept."""
+    names = pattern_figures() if experiment.view == "patterns" else []
+    return "\n".join(f"![{name}](figures/{name}.png)" for name in names if (FIGURES / f"{name}.png").exists())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE}")
