@@ -193,7 +193,12 @@ def bootstrap(ranks: Tensor, resamples: int = 1000, seed: int = 0) -> dict[str, 
     """95% intervals from resampled triples; ranks [N, 2] keep the two sides of a triple together."""
     values = {"mrr": ranks.reciprocal(), "mr": ranks, **{f"hits_at_{k}": (ranks <= k).double() for k in HITS}}
     table = torch.stack([v.mean(1) for v in values.values()], 1).numpy()  # [N, metrics]
-    random = np.random.default_rng(seed)
-    means = np.stack([table[random.integers(len(table), size=len(table))].mean(0) for _ in range(resamples)])
+    random, num = np.random.default_rng(seed), len(table)
+    means = np.stack([_times_drawn(random, num) @ table / num for _ in range(resamples)])
     low, high = np.quantile(means, (0.025, 0.975), axis=0).tolist()
     return {name: (low[i], high[i]) for i, name in enumerate(values)}
+
+
+def _times_drawn(random: np.random.Generator, num: int) -> np.ndarray:
+    """How often each of so many is among as many draws; a sum with these weights is quicker than gathering rows."""
+    return np.bincount(random.integers(num, size=num), minlength=num).astype(np.float64)

@@ -70,7 +70,7 @@ def load_ogb(benchmark: Benchmark) -> Graph:
         relations = _names(mapping / "reltype2relid.csv.gz")
     triples, negatives = [], {}
     for split in SPLITS:
-        part = splits.pop(split)  # what is turned into int32 need not stay
+        part = splits.pop(split)  # what is put together anew need not stay
         head, tail = (_ids(part, side, side, types) for side in ("head", "tail"))
         triples.append(torch.stack([head, _int32(part["relation"]), tail], 1))
         for side in ("head", "tail"):
@@ -98,10 +98,18 @@ def _read(name: str, folder: Path) -> dict[str, dict[str, Any]]:
     for split in SPLITS:
         file = folder / "split" / kind / f"{split}.pt"
         try:
-            splits[split] = torch.load(file, weights_only=False, pickle_module=arrays)
+            splits[split] = _narrow(torch.load(file, weights_only=False, pickle_module=arrays))
         except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError) as error:
             raise GraphError(f"{file}: damaged: {error}") from error
     return splits
+
+
+def _narrow(part: dict[str, Any]) -> dict[str, Any]:
+    """A split with int32 for int64, one array at a time, before the next split is read: candidates take gigabytes."""
+    for key in part:
+        if isinstance(part[key], np.ndarray) and part[key].dtype == np.int64:
+            part[key] = _int32(part[key])
+    return part
 
 
 def _loader(name: str) -> Any:
