@@ -16,7 +16,7 @@ LAYERS = [
     {"ops"},
     {"models", "losses", "sampling", "optim", "ruled"},
     {"runs", "display"},
-    {"evaluate", "predict"},
+    {"evaluate", "merge", "predict"},
     {"patterns"},
     {"report"},
     {"trainer"},

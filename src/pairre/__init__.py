@@ -20,6 +20,7 @@ from pairre.errors import PairREError
 from pairre.evaluate import evaluate
 from pairre.graph import Graph, load_graph
 from pairre.graph.statistics import graph_statistics
+from pairre.merge import merge
 from pairre.predict import Prediction, predict
 from pairre.recipe import Recipe, default_recipe, load_recipe
 from pairre.runs import Run, load_run
@@ -38,6 +39,7 @@ __all__ = [
     "load_graph",
     "load_recipe",
     "load_run",
+    "merge",
     "predict",
     "train",
     "train_seeds",

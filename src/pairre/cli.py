@@ -38,11 +38,12 @@ from pairre.files import write_json
 from pairre.graph import Split
 from pairre.graph.benchmarks import BENCHMARKS
 from pairre.graph.statistics import graph_statistics
+from pairre.merge import merge
 from pairre.models import MODELS
 from pairre.predict import predict
 from pairre.recipe import keys, load_recipe, recipe_purposes
 from pairre.rules import KINDS, mine, write_rules
-from pairre.runs import Run, load_run
+from pairre.runs import Run, RunFolder, load_run
 from pairre.train import TrainingInterruptedError, train, train_seeds
 
 app = typer.Typer(
@@ -180,6 +181,24 @@ def predict_command(
         writer.writerows(rows)
     else:
         out.print(tables.predictions_table(answers))
+
+
+@app.command("merge")
+def merge_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN…", help="Run folders of PairRE on one graph.")],
+    folder: Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make.")],
+    device: Device = "auto",
+) -> None:
+    """Merge runs of PairRE, say of several seeds, into one whose scores are the mean of theirs: better than each.
+
+    Vectors are set side by side, so the result is a run of PairRE like any other, as large as all of them together:
+    evaluate it, ask it, report on it.
+    """
+    RunFolder.check_free(folder)
+    merged = merge([_open(run, device) for run in runs])
+    merged.save(folder)
+    _say(f"The run is in {folder}, {merged.model.dim:,} features. Next:")
+    _say(f"  pairre evaluate {folder}")
 
 
 @rules.command("mine")

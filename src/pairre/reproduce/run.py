@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import platform
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from pairre.errors import PairREError, suggest
 from pairre.evaluate import evaluate
 from pairre.files import write_json
 from pairre.graph import Graph, load_graph
+from pairre.merge import merge
 from pairre.patterns import agreement, paired_vectors
 from pairre.report.figures import check_matplotlib, write_pattern
 from pairre.reproduce.experiments import EXPERIMENTS, PATTERNS, Experiment, Figure, Trial, pattern_figures
@@ -29,6 +31,7 @@ from pairre.runs import load_run, versions
 from pairre.train import train_seeds
 
 Say = Callable[[str], None]
+_DONE = "reproduce.json"  # marks a run folder as finished
 _SPORTS = (  # the paper's two rules
     Rule(("concept:coachesteam",), "concept:personbelongstoorganization", "subrelation", 1.0),
     Rule(("concept:athleteledsportsteam",), "concept:athleteplaysforteam", "subrelation", 1.0),
@@ -133,7 +136,7 @@ def reproduce(
 
 def _row(experiment: Experiment, trial: Trial, finished: list[Path], device: str) -> Row:
     values: dict[str, list[float]] = {}
-    notes = [json.loads((path / "reproduce.json").read_text(encoding="utf-8")) for path in finished]
+    notes = [_note(path) for path in finished]
     for path in finished:
         found = _categories(path, device) if experiment.view == "categories" else _metrics(path)
         for metric in experiment.metrics:
@@ -170,12 +173,19 @@ class _Runs:
     say: Say
 
     def of(self, trial: Trial, seeds: int) -> list[Path]:
-        """The run folders of the first seeds, trained to their end."""
-        overrides = (*trial.settings, *self.settings)
+        """A run folder for each of the first seeds, trained to its end, or merged of so many."""
+        if trial.members == 1:
+            return self._trained(trial, range(seeds))
+        return [self._merged(trial, range(n * trial.members, (n + 1) * trial.members)) for n in range(seeds)]
+
+    def _folder(self, trial: Trial) -> Path:
         key = "-".join([trial.key, *(s.replace("=", "_") for s in self.settings)])
-        place = self.folder / key.replace("/", "_")
-        paths = [place / f"seed-{seed}" for seed in range(seeds)]
-        missing = [seed for seed, path in enumerate(paths) if not (path / "reproduce.json").exists()]
+        return self.folder / key.replace("/", "_")
+
+    def _trained(self, trial: Trial, seeds: range) -> list[Path]:
+        place = self._folder(trial)
+        paths = {seed: place / f"seed-{seed}" for seed in seeds}
+        missing = [seed for seed, path in paths.items() if not (path / _DONE).exists()]
         if missing:
             graph = load_graph(trial.graph)
             rules = _rules(trial, graph) if trial.rules else None
@@ -185,7 +195,7 @@ class _Runs:
             train_seeds(
                 *(graph, trial.recipe),
                 seeds=missing,
-                overrides=[*overrides, *mode],
+                overrides=[*trial.settings, *self.settings, *mode],
                 rules=rules,
                 out=place,
                 resume=True,
@@ -194,8 +204,27 @@ class _Runs:
             )
             seconds = (time.perf_counter() - started) / len(missing)
             for seed in missing:
-                write_json(paths[seed] / "reproduce.json", {"seconds": seconds, "device": _device_name(self.device)})
-        return paths
+                write_json(paths[seed] / _DONE, {"seconds": seconds, "device": _device_name(self.device)})
+        return list(paths.values())
+
+    def _merged(self, trial: Trial, seeds: range) -> Path:
+        """Several runs as one, and how long all of them took."""
+        path = self._folder(trial) / f"merged-{seeds[0]}-{seeds[-1]}"
+        if not (path / _DONE).exists():
+            members = self._trained(trial, seeds)
+            run = merge([load_run(member, self.device) for member in members])
+            shutil.rmtree(path, ignore_errors=True)  # one that was cut off
+            run.save(path)
+            write_json(path / "metrics.json", evaluate(run))
+            seconds = sum(_note(member)["seconds"] for member in members)
+            write_json(path / _DONE, {"seconds": seconds, "device": _note(members[0])["device"]})
+        return path
+
+
+def _note(path: Path) -> dict[str, Any]:
+    """What was noted when a run was finished."""
+    note: dict[str, Any] = json.loads((path / _DONE).read_text(encoding="utf-8"))
+    return note
 
 
 def _device_name(device: str) -> str:
