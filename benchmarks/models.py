@@ -44,12 +44,22 @@ PAPER = {  # test MRR on FB15k-237 in the paper's table
     "gc-ote": 0.361,
     "pairre": 0.351,
 }
-_MATRICES = ("transr", "transparse-share", "transparse-separate", "se", "rescal", "ote", "gc-ote")  # fewer features
+# Models with fewer features.
+_NARROW = (
+    "transr",
+    "transparse-share",
+    "transparse-separate",
+    "se",
+    "rescal",
+    "ote",
+    "gc-ote",
+    "kg2e",
+)  # fewer features
 
 
 def candidates(model: type[Model]) -> list[dict[str, Any]]:
     """What is compared for a model on small graphs, as sections of a recipe."""
-    dim = 40 if model.name in _MATRICES else 100
+    dim = 40 if model.name in _NARROW else 100
     slow = model.projected or model.kind is None  # no kernels: fewer negatives
     found: list[dict[str, Any]] = []
     for lr in (3e-3, 1e-2) if model.weight_parts else (1e-2, 3e-2):
@@ -68,7 +78,7 @@ def candidates(model: type[Model]) -> list[dict[str, Any]]:
         else:
             losses: list[dict[str, Any]] = [{"margin": margin} for margin in (3.0, 6.0, 12.0)]
             if model.kind is None:
-                losses.append({"name": "cross-entropy"})
+                losses += [{"name": "cross-entropy", "temperature": temperature} for temperature in (1.0, 3.0)]
             for loss in losses:
                 found.append(
                     {

@@ -2,13 +2,15 @@
 
 import datetime
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
+from pairre import evaluate, load_run, merge
 from pairre.errors import PairREError
 from pairre.recipe import load_recipe, override
-from pairre.reproduce import EXPERIMENTS, find, markdown, reproduce
+from pairre.reproduce import EXPERIMENTS, Experiment, Trial, find, markdown, reproduce
 from pairre.reproduce import run as reproduction
 from pairre.reproduce.page import beyond, cells
 
@@ -72,6 +74,28 @@ def test_runs_are_used_again_and_go_on(sports, monkeypatch):
     more = reproduce("sports", sports, seeds=2, settings=QUICK, progress=False, device="cpu")
     assert trained == [[1], [0, 1]]
     assert more.rows[1].ours["mrr"][0] == first.rows[1].ours["mrr"][0]
+
+
+def test_merged_rows_take_the_runs_that_are_there(sports, monkeypatch):
+    one = Trial("one model", "sports", "sports")
+    table = Experiment("both", "Both", (one, replace(one, label="two merged", members=2)), ("mrr",))
+    monkeypatch.setattr(reproduction, "EXPERIMENTS", (table,))
+    trained = []
+    real = reproduction.train_seeds
+    monkeypatch.setattr(reproduction, "train_seeds", lambda *a, **k: trained.append(k["seeds"]) or real(*a, **k))
+    rows = reproduce("both", sports, seeds=3, settings=QUICK, progress=False, device="cpu").rows
+    assert trained == [[0, 1, 2], [3], [4, 5]]
+    place = next(sports.glob("sports-sports-*"))
+    seeds = [[load_run(place / f"seed-{seed}", "cpu") for seed in pair] for pair in ((0, 1), (2, 3), (4, 5))]
+    assert rows[1].ours["mrr"] == [evaluate(merge(pair))["both"]["mrr"] for pair in seeds]
+    assert rows[1].seconds == pytest.approx(sum(_seconds(place / f"seed-{seed}") for seed in range(6)) / 3)
+    (place / "merged-2-3" / "reproduce.json").unlink()  # cut off
+    again = reproduce("both", sports, seeds=3, settings=QUICK, progress=False, device="cpu").rows
+    assert (again[1].ours, len(trained)) == (rows[1].ours, 3)
+
+
+def _seconds(run):
+    return json.loads((run / "reproduce.json").read_text(encoding="utf-8"))["seconds"]
 
 
 def test_statistics_leave_out_what_is_not_to_be_had(sports, monkeypatch):

@@ -45,7 +45,7 @@ class Row:
     label: str
     ours: dict[str, list[float]]  # by metric, one value a seed
     published: dict[str, Figure]
-    seconds: float | None = None  # mean over seeds, from the first step to the last
+    seconds: float | None = None  # of all seeds together, ranking included, divided by their number
     device: str = ""
 
     def mean(self, metric: str) -> Figure:
@@ -234,8 +234,8 @@ def _device_name(device: str) -> str:
 
 def _rules(trial: Trial, graph: Graph) -> list[Rule]:
     """The rules of a graph: a `rules.tsv` beside its splits, or for Sports those that the paper prints."""
-    file = Path(os.environ.get("PAIRRE_DATA", "")) / trial.graph / "rules.tsv"
-    if file.is_file():
+    data = os.environ.get("PAIRRE_DATA")
+    if data and (file := Path(data) / trial.graph / "rules.tsv").is_file():
         return read_rules(file)
     if trial.graph == "sports":
         return list(_SPORTS)
