@@ -30,8 +30,8 @@ runs are kept.
 Ours are metrics of the test split, mean ± standard deviation over seeds (one run where no number of seeds is said). A
 difference with a star is beyond two standard deviations of the two together (√(s₁² + s₂²); where only one is known, of
 that one; where none is, there is no star), and each of these is explained below its table. The time a seed is what all
-seeds took together, from a loaded graph to the test metrics, divided by their number; several of these runs shared their
-machine with others, so it is no measure of speed ([benchmarks](benchmarks.md) are).
+seeds took together, from a loaded graph to the test metrics, divided by their number; several of these runs shared
+their machine with others, so it is no measure of speed ([benchmarks](benchmarks.md) are).
 """
 _ABSENT = {  # graphs that could not be had
     "ogbl-wikikg2": "the data of ogbl-wikikg2",
