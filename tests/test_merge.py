@@ -41,6 +41,10 @@ def test_a_merged_run_is_a_run(graph, tmp_path, call):
     one = pairre.merge([pairre.load_run(path, "cpu") for path in paths])
     assert torch.equal(again.model.entity, one.model.entity)
     assert pairre.evaluate(again)["both"] == pairre.evaluate(one)["both"]
+    before = (tmp_path / "merged" / "model.safetensors").read_bytes()
+    code, _, err = call("train", "atlas", "--out", tmp_path / "merged", "--resume", "--device", "cpu")
+    assert (code, "no checkpoint to continue from" in err) == (2, True)
+    assert (tmp_path / "merged" / "model.safetensors").read_bytes() == before
     code, out, _ = call("predict", tmp_path / "merged", "--head", "France", "--relation", "borders", "-k", "3")
     assert (code, "France" in out) == (0, True)
 

@@ -189,10 +189,10 @@ def merge_command(
     folder: Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make.")],
     device: Device = "auto",
 ) -> None:
-    """Merge runs of PairRE, say of several seeds, into one whose scores are the mean of theirs: better than each.
+    """Merge runs of PairRE, say of several seeds, into one whose scores are the mean of theirs.
 
-    Vectors are set side by side, so the result is a run of PairRE like any other, as large as all of them together:
-    evaluate it, ask it, report on it.
+    That is mostly better than each. Vectors are set side by side, so the result is a run of PairRE like any other, as
+    large as all of them together: evaluate it, ask it, report on it.
     """
     RunFolder.check_free(folder)
     merged = merge([_open(run, device) for run in runs])

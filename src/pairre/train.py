@@ -235,6 +235,11 @@ class Loop:
             self.progress = progress
             self.folder.cut_log(self.progress.step)
             self.history = self.folder.read_log()
+        elif (self.folder.path / "model.safetensors").exists():
+            raise RunError(
+                f"{self.folder.path}: has weights but no checkpoint to continue from, as it was merged or saved from "
+                "memory; choose another --out"
+            )
         else:
             self.checkpoint()
 
