@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from pairre.errors import RecipeError
 from pairre.models import model_class
@@ -123,6 +124,24 @@ def test_statistics_of_batches_are_learnt_and_kept(graph, quick):
     trainer.step(3)
     assert not torch.equal(before, trainer.model.mean_hidden)
     assert {"model.mean_hidden", "model.variance_maps", "model.weights"} < set(trainer.tensors())
+
+
+def test_batches_are_normalised_as_pytorch_does(make):
+    model = make("conve").double().train()
+    for layer, x in (("maps", torch.randn(5, 32, 7).double() * 3 + 1), ("hidden", torch.randn(5, model.dim).double())):
+        mean, variance = (getattr(model, f"{name}_{layer}").clone() for name in ("mean", "variance"))
+        scale, shift = getattr(model.dense, f"norm_{layer}")
+        expected = F.batch_norm(x, mean, variance, scale, shift, training=True)
+        torch.testing.assert_close(model._normalised(layer, x, model.dense), expected)
+        torch.testing.assert_close(getattr(model, f"mean_{layer}"), mean)
+        torch.testing.assert_close(getattr(model, f"variance_{layer}"), variance)
+
+
+def test_dropout_can_be_stronger(make):
+    assert make("conve", "model.dropout=2").dropout == {"input": 0.4, "maps": 0.4, "hidden": 0.6}
+    for name, times, why in (("conve", 4, "4 times that of conve leaves nothing"), ("pairre", 2, "pairre has none")):
+        with pytest.raises(RecipeError, match=rf"model\.dropout: {why}"):
+            make(name, f"model.dropout={times}")
 
 
 def test_conve_says_which_widths_it_takes():

@@ -12,6 +12,7 @@ from pairre.errors import RecipeError
 from pairre.evaluate import evaluate_triples
 from pairre.models import MODELS, model_class
 from pairre.recipe import override
+from pairre.runs import Progress
 from pairre.sampling import SIDES
 from pairre.trainer import Trainer
 
@@ -96,6 +97,21 @@ def test_relations_are_corrupted_too(graph, quick, name):
         trainer.step(3)
     assert with_relations.mean_loss(3) > without.mean_loss(3)
     assert not torch.equal(with_relations.model.relation, without.model.relation)
+
+
+@pytest.mark.parametrize("reciprocal", [False, True])
+def test_both_sides_corrupt_relations_only_where_they_differ(graph, quick, reciprocal):
+    plain = override(quick, [f"model.reciprocal={str(reciprocal).lower()}"])
+
+    def loss(recipe, step):
+        trainer = Trainer(graph, recipe, CPU)
+        trainer.start(Progress(step=step))
+        trainer.step()
+        return trainer.mean_loss(1)
+
+    tails, heads = (loss(override(plain, ["loss.relations=0.5"]), step) - loss(plain, step) for step in (0, 1))
+    assert tails > 0
+    assert (heads > 0) == reciprocal
 
 
 def test_relations_that_hold_are_no_negatives(graph, quick):

@@ -38,6 +38,7 @@ class ModelRecipe:
     reciprocal: bool = _key(
         False, "ask (?, r, t) as (t, r⁻¹, ?) with a second row for each relation, as 1-vs-all training often does"
     )
+    dropout: float = _key(1.0, "times the dropout of the model's paper, where it has any (conve)", low=0)
     init_range: float = _key(0.0, "tables start uniform in ± this; 0 means (loss.margin + 2) / model.dim", low=0)
 
 

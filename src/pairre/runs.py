@@ -89,6 +89,7 @@ def build_model(graph: Graph, recipe: Recipe, device: torch.device) -> Model:
             settings.storage,
             None if settings.norm == "own" else settings.norm,
             settings.reciprocal,
+            settings.dropout,
         )
     model.initialise(recipe.init_range, recipe.train.seed)
     model.begin(graph, recipe.train.seed)

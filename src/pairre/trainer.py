@@ -33,6 +33,9 @@ class Trainer:
         self.model = build_model(graph, recipe, device)
         if recipe.loss.relations and not self.model.asks_relations:
             raise RecipeError(f"loss.relations: {self.model.name} cannot be asked for relations while it trains")
+        # Two sides that ask the same need not both ask, which is half of the work.
+        sides = SIDES if self.model.reciprocal or self.model.directional else SIDES[:1]
+        self._relations = {side: recipe.loss.relations * len(SIDES) / len(sides) for side in sides}
         self.rules = follow(rules, self.model, graph, recipe) if rules else None
         self.tables = {name: table.detach() for name, table in self.model.named_parameters()}  # what optimisers move
         if self.rules:
@@ -86,7 +89,8 @@ class Trainer:
         others, place = (
             _distinct(batch.negatives, self.graph.num_entities) if own else (batch.negatives.flatten(), None)
         )
-        asked = torch.cat([batch.relation, self.sampler.relations]) if self.recipe.loss.relations else batch.relation
+        relations = self._relations.get(side, 0.0)
+        asked = torch.cat([batch.relation, self.sampler.relations]) if relations else batch.relation
         ids, make = (self.rules or self.model).reads(
             side,
             {
@@ -98,7 +102,7 @@ class Trainer:
         with self._aside.work():
             groups = {name: self.sampler.kernels.group(ids[name]) for name in ids}
             known = self.sampler.known_mask(batch)
-            related = self.sampler.known_relations(batch) if self.recipe.loss.relations else None
+            related = self.sampler.known_relations(batch) if relations else None
             weight = batch.weight / batch.weight.sum()
         rows: dict[str, Tensor] = {}
         for name, optimizer in self.optimizers.items():
@@ -119,7 +123,7 @@ class Trainer:
         measure = partial(LOSSES[self.recipe.loss.name], weight=weight, recipe=self.recipe.loss)
         loss = measure(positive, negative, known)
         if others_related is not None:
-            loss = loss + self.recipe.loss.relations * measure(positive, others_related, related)
+            loss = loss + relations * measure(positive, others_related, related)
         penalty = self.penalty(rows["entity"][: 2 * size], relation)
         loss = loss if penalty is None else loss + penalty
         by_rules = self.rules.penalty(rows["relation"]) if self.rules else None

@@ -6,7 +6,7 @@ B triples, E entities, R relations, K candidates of each query, D features. A hi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -58,6 +58,7 @@ class Model(torch.nn.Module):
     directional: ClassVar[bool] = False  # whether a triple's score depends on the side that is asked for
     one_way: ClassVar[bool] = False  # whether it can only ask for tails, so that relations are always reciprocal
     asks_relations: ClassVar[bool] = True  # whether all relations of a pair of entities can be scored in training
+    dropout: Mapping[str, float] = {}  # shares of each layer that its paper sets to 0 in training
     constraints: ClassVar[dict[str, Constraint]] = {}  # what rows of a table are brought to after each step
     rule_modes: ClassVar[frozenset[str]] = frozenset()  # how it can follow rules: "tie", "soft"
 
@@ -69,6 +70,7 @@ class Model(torch.nn.Module):
         storage: str = "float32",
         kind: ops.Kind | None = None,
         reciprocal: bool = False,
+        dropout: float = 1.0,
     ) -> None:
         super().__init__()
         if kind is not None and kind != self.kind:
@@ -76,6 +78,12 @@ class Model(torch.nn.Module):
                 has = " or ".join(str(k) for k in (self.kind, *self.kinds) if k)
                 raise RecipeError(f"model.norm: {self.name} has {has or 'its own'}, not {kind}")
             self.kind = kind
+        if dropout != 1:
+            if not self.dropout:
+                raise RecipeError(f"model.dropout: {self.name} has none")
+            self.dropout = {layer: share * dropout for layer, share in self.dropout.items()}
+            if max(self.dropout.values()) >= 1:
+                raise RecipeError(f"model.dropout: {dropout:g} times that of {self.name} leaves nothing")
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
         self.reciprocal = reciprocal or self.one_way
         self._widths = {

@@ -16,6 +16,7 @@ from pairre.randomness import bits, key, uniform
 
 _FILTERS, _SIDE = 32, 3  # filters of 3 × 3
 _MOMENTUM = 0.1  # how fast the statistics of batches are forgotten
+_TINY = 1e-5  # beside a variance, so that it is never 0
 
 
 def _rectangle(dim: int) -> tuple[int, int]:
@@ -101,10 +102,18 @@ class ConvE(Model):
         return torch.cat([x, x.new_ones(len(x), 1)], -1), None
 
     def _normalised(self, layer: str, x: Tensor, dense: Any) -> Tensor:
-        """Batch normalisation of channels [B, C] or [B, C, places]."""
+        """Batch normalisation of channels [B, C] or [B, C, places]; cuDNN gives a channel one block, and is slower."""
         mean, variance = getattr(self, f"mean_{layer}"), getattr(self, f"variance_{layer}")
         scale, shift = getattr(dense, f"norm_{layer}")
-        return F.batch_norm(x, mean, variance, scale, shift, self.training, _MOMENTUM)
+        if self.training:
+            kept, num = (mean, variance), x.numel() // len(mean)
+            variance, mean = torch.var_mean(x, [0, *range(2, x.dim())], correction=0)
+            with torch.no_grad():
+                kept[0].lerp_(mean, _MOMENTUM)
+                kept[1].lerp_(variance * (num / max(num - 1, 1)), _MOMENTUM)
+        factor = scale * (variance + _TINY).rsqrt()
+        shape = (-1, *[1] * (x.dim() - 2))
+        return torch.addcmul((shift - mean * factor).view(shape), x, factor.view(shape))
 
     def _dropped(self, layer: str, x: Tensor) -> Tensor:
         """Some features, or some whole feature maps, set to 0 while it trains: which ones, the step says."""
@@ -113,4 +122,4 @@ class ConvE(Model):
         shape = x.shape[:2] if layer == "maps" else x.shape
         counter = torch.arange(math.prod(shape), device=x.device).view(*shape, *[1] * (x.dim() - len(shape)))
         kept = uniform(bits(self._streams[layer], self.clock), counter) >= self.dropout[layer]
-        return x * kept / (1 - self.dropout[layer])
+        return x * (kept / (1 - self.dropout[layer]))
