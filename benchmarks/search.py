@@ -4,11 +4,13 @@
 ranked; they are known, as in any evaluation, and so not among the candidates.
 
     PAIRRE_DATA=… python benchmarks/search.py GRAPH --recipe NAME --set train.steps=30000 \\
-        --try "" --try "loss.relations=0.3" --try "loss.relations=0.3 train.lr=1e-3" [--members 3] [--json FILE]
+        --try "" --try "loss.relations=0.3" --try "loss.relations=0.3 train.lr=1e-3" [--members 3] [--rules FILE] \\
+        [--json FILE]
 """
 
 from __future__ import annotations
 
+import argparse
 import logging
 import time
 from typing import Any
@@ -22,11 +24,18 @@ import machine
 from pairre.graph import Graph
 
 
-def tried(graph: Graph, recipe: str | None, settings: list[str], members: int, device: str) -> dict[str, Any]:
+def tried(graph: Graph, settings: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
     """Validation MRR over a run, and what is reached when it is merged with other seeds."""
-    options: dict[str, Any] = {"overrides": settings, "device": device, "progress": False}
-    start = time.perf_counter()
-    runs = pairre.train_seeds(graph, recipe, seeds=range(members), **options)
+    members, start = arguments.members, time.perf_counter()
+    runs = pairre.train_seeds(
+        graph,
+        arguments.recipe,
+        seeds=range(members),
+        overrides=settings,
+        rules=arguments.rules,
+        device=arguments.device,
+        progress=False,
+    )
     entry: dict[str, Any] = {
         "valid_mrr": [round(e["valid"]["mrr"], 4) for e in runs[0].history if "valid" in e],
         "loss": [e["loss"] for e in runs[0].history if "loss" in e][-1],
@@ -47,6 +56,7 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="changes all of them")
     parser.add_argument("--try", action="append", default=[], dest="tries", metavar="KEY=VALUE …", help="one of them")
     parser.add_argument("--members", type=int, default=1, help="seeds of each, also merged")
+    parser.add_argument("--rules", metavar="FILE", help="rules that all of them follow")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin none after so long")
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
@@ -58,13 +68,14 @@ def main() -> None:
     described = machine.describe()
     described |= {"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
     log: list[dict[str, Any]] = []
-    kept = {"machine": described, "graph": graph.name, "recipe": arguments.recipe, "settings": always, "tried": log}
+    kept = {"machine": described, "graph": graph.name, "recipe": arguments.recipe, "rules": arguments.rules}
+    kept |= {"settings": always, "tried": log}
     for changes in (text.split() for text in arguments.tries or [""]):
         if time.perf_counter() - started > arguments.seconds:
             print(f"no time for {' '.join(changes)}")
             break
         try:
-            entry = tried(graph, arguments.recipe, [*always, *changes], arguments.members, arguments.device)
+            entry = tried(graph, [*always, *changes], arguments)
         except pairre.PairREError as error:
             entry = {"error": str(error)}
         log.append({"changes": changes, **entry})

@@ -9,6 +9,7 @@ from pairre.graph.index import COLUMN
 from pairre.models import MODELS, Model, PairRE, model_class
 from pairre.recipe import override
 from pairre.runs import build_model
+from pairre.trainer import _alike
 
 CONTRACT = pytest.mark.parametrize("kind", MODELS, ids=lambda m: m.name)
 
@@ -60,13 +61,16 @@ def test_the_scores_of_a_batch_are_those_of_its_triples(kind, side, reciprocal, 
     anchor, true = triples[:, 2 - COLUMN[side]], triples[:, COLUMN[side]]
     relation = model.relation_rows(model.relation_ids(triples[:, 1], side))
     negatives = torch.tensor([[1, 4, 4], [0, 10, 3], [5, 6, 7], [1, 2, 3], [9, 9, 0], [8, 2, 10]])
-    for rows, sets, place, each in (
-        (negatives[0], (1, 6), None, negatives[:1].expand(6, -1)),
-        (negatives[:2].flatten(), (2, 3), None, negatives[:2].repeat_interleave(3, 0)),
-        (torch.arange(11), (6, 1), negatives, negatives),
+    same = _alike(triples[:, 1], 4) if model.projected else None
+    assert len(triples[:, 1].unique()) < 6
+    for rows, sets, place, alike, each in (
+        (negatives[0], (1, 6), None, None, negatives[:1].expand(6, -1)),
+        (negatives[0], (1, 6), None, same, negatives[:1].expand(6, -1)),
+        (negatives[:2].flatten(), (2, 3), None, None, negatives[:2].repeat_interleave(3, 0)),
+        (torch.arange(11), (6, 1), negatives, None, negatives),
     ):
         entity = model.entity_rows(torch.cat([anchor, true, rows]))
-        positive, negative = model.batch_scores(side, entity, relation, sets, place)
+        positive, negative = model.batch_scores(side, entity, relation, sets, place, alike)
         torch.testing.assert_close(positive, model.score(triples, side))
         torch.testing.assert_close(negative, model.score_candidates(triples, side, each))
 

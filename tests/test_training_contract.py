@@ -65,6 +65,19 @@ def test_a_gpu_trains_and_ranks_as_the_cpu(graph, quick, name):
         assert (here[side].higher != ranked[side].higher).float().mean() <= 0.1
 
 
+@pytest.mark.parametrize("name", [model.name for model in MODELS if model.projected])
+def test_candidates_projected_once_a_relation_train_as_those_of_each_positive(graph, quick, name):
+    tables = []
+    for once in (True, False):
+        trainer = Trainer(graph, recipe_of(quick, name), CPU)
+        assert trainer._projects_once
+        trainer._projects_once = once
+        trainer.step(4)
+        tables.append((trainer.mean_loss(4), trainer.model.entity, trainer.model.relation))
+    for one, other in zip(*tables, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
 @CONTRACT
 @pytest.mark.parametrize("side", SIDES)
 def test_relations_can_be_asked_for(graph, quick, name, side, monkeypatch):

@@ -14,6 +14,7 @@ from pairre.device import Aside, Recorded
 from pairre.errors import RecipeError, TrainingError
 from pairre.graph import Graph, Side
 from pairre.losses import LOSSES
+from pairre.models.base import Alike
 from pairre.optim import make_optimizer, restart_step
 from pairre.recipe import Recipe
 from pairre.ruled import follow
@@ -46,6 +47,8 @@ class Trainer:
         self._weights = (
             {"weights": torch.arange(len(self.model.weights), device=device)} if self.model.weight_parts else {}
         )
+        positives = self.sampler.batch_size
+        self._projects_once = self.model.projected and graph.num_relations < positives <= self.sampler.share
         self.total = torch.zeros((), dtype=torch.float64, device=device)  # losses since they were last asked for
         self.progress = Progress()
         self._aside = Aside(device)
@@ -89,6 +92,7 @@ class Trainer:
         others, place = (
             _distinct(batch.negatives, self.graph.num_entities) if own else (batch.negatives.flatten(), None)
         )
+        alike = _alike(batch.relation, self.graph.num_relations) if self._projects_once else None
         relations = self._relations.get(side, 0.0)
         asked = torch.cat([batch.relation, self.sampler.relations]) if relations else batch.relation
         ids, make = (self.rules or self.model).reads(
@@ -117,7 +121,7 @@ class Trainer:
         entity, every_relation = make(rows)
         size = len(batch.true)
         relation, ends = every_relation[:size], entity[: 2 * size]
-        positive, negative = self.model.batch_scores(side, entity, relation, sets, place)
+        positive, negative = self.model.batch_scores(side, entity, relation, sets, place, alike)
         others_related = None if related is None else self.model.relation_scores(side, ends, every_relation[size:])
         self._aside.join()
         measure = partial(LOSSES[self.recipe.loss.name], weight=weight, recipe=self.recipe.loss)
@@ -193,17 +197,25 @@ class Trainer:
         return named
 
 
-def _distinct(negatives: Tensor, num_entities: int) -> tuple[Tensor, Tensor]:
-    """Each negative once, filled up with −1 to a size that does not depend on them, and where each is found there."""
-    flat = negatives.flatten()
-    size = min(len(flat), num_entities)
-    if num_entities <= 8 * len(flat):  # then a look at every entity costs less than a sort
-        there = flat.new_zeros(num_entities).index_fill_(0, flat, 1)
+def _distinct(given: Tensor, num_ids: int) -> tuple[Tensor, Tensor]:
+    """Each id once, filled up with −1 to a size that does not depend on them, and where each is found there."""
+    flat = given.flatten()
+    size = min(len(flat), num_ids)
+    if num_ids <= 8 * len(flat):  # then a look at every id costs less than a sort
+        there = flat.new_zeros(num_ids).index_fill_(0, flat, 1)
         slot = there.cumsum(0) - 1
-        everyone = torch.arange(num_entities, device=flat.device)
+        everyone = torch.arange(num_ids, device=flat.device)
         ids = flat.new_full((size + 1,), -1).scatter_(0, torch.where(there > 0, slot, size), everyone)
-        return ids[:size], slot[flat].view(negatives.shape)
+        return ids[:size], slot[flat].view(given.shape)
     ordered, order = flat.sort(stable=True)
     slot = torch.cat([flat.new_zeros(1), (ordered[1:] != ordered[:-1]).long()]).cumsum(0)
     ids = flat.new_full((size,), -1).scatter_(0, slot, ordered)
-    return ids, torch.empty_like(flat).scatter_(0, order, slot).view(negatives.shape)
+    return ids, torch.empty_like(flat).scatter_(0, order, slot).view(given.shape)
+
+
+def _alike(relations: Tensor, num_relations: int) -> Alike:
+    """The first position of each relation of a batch, filled up to a size that does not depend on them; see `Alike`."""
+    distinct, which = _distinct(relations, num_relations)
+    positions = torch.arange(len(relations), device=relations.device)
+    first = torch.zeros_like(distinct).scatter_reduce_(0, which, positions, "amin", include_self=False)
+    return first, which

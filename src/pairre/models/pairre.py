@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pairre import ops
 from pairre.graph import Side
-from pairre.models.base import Model, Query
+from pairre.models.base import Alike, Model, Query
 
 
 class PairRE(Model):
@@ -60,14 +60,20 @@ class PairRE(Model):
         return gap.square().sum(-1)
 
     def batch_scores(
-        self, side: Side, entity: Tensor, relation: Tensor, sets: tuple[int, int], place: Tensor | None = None
+        self,
+        side: Side,
+        entity: Tensor,
+        relation: Tensor,
+        sets: tuple[int, int],
+        place: Tensor | None = None,
+        alike: Alike | None = None,
     ) -> tuple[Tensor, Tensor]:
         """As any model's, by fewer launches where the device has a kernel for it."""
         fused = getattr(ops.backend(entity.device.type), "pairre_scores", None)
         if fused and sets[0] == 1 and place is None:
             scores: tuple[Tensor, Tensor] = fused(entity, relation, self.candidate_side(side) == "tail")
             return scores
-        return super().batch_scores(side, entity, relation, sets, place)
+        return super().batch_scores(side, entity, relation, sets, place, alike)
 
     def relation_scores(self, side: Side, ends: Tensor, relations: Tensor) -> Tensor:
         """As any model's, by a kernel: pairs of scales meet all pairs of relation vectors."""
