@@ -65,7 +65,8 @@ EXPLANATIONS: dict[tuple[str, str, str], str] = {
     "2019), which this recipe has, with 1000 features.",
     ("baselines", "DistMult", "*"): _LACROIX,
     ("baselines", "ConvE", "*"): "The published figure is of a binary cross-entropy over all entities with label "
-    "smoothing. This recipe has a softmax over all entities.",
+    "smoothing. This recipe has a softmax over all entities, and overfits: stronger dropout is better on validation "
+    "([benchmarks.md](benchmarks.md)), but its test figure is not measured yet.",
     ("baselines", "ComplEx", "*"): _LACROIX,
     ("baselines", "RotatE", "*"): "The published settings are 1000 complex features and 100,000 steps. This recipe has "
     "500 and 25,000, and shares its negatives within a batch.",
