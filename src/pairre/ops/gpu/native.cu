@@ -14,6 +14,7 @@
 // features and differ in candidates; their sums for queries and scales meet in shared memory. An element takes five
 // instructions, three of them with three operands: fetching those from the registers is what bounds the loop.
 
+#ifndef NATIVE_ON_CPU  // tests/native_on_cpu.cpp, which runs all this without a GPU, has its own of these
 __device__ __forceinline__ unsigned address(const void *shared) {
     unsigned result;
     asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(result) : "l"(shared));
@@ -30,6 +31,7 @@ template <int BYTES = 4> __device__ __forceinline__ void copy(unsigned to, const
 __device__ __forceinline__ void copies_done() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 extern __shared__ float4 memory[];
+#endif
 
 #define FOR(i, end, step) _Pragma("unroll") for (int i = 0; i < (end); i += (step))
 
