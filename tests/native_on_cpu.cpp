@@ -1,5 +1,5 @@
-// Runs the kernels of native.cu without a GPU: blocks one after the other, the threads of a block as threads.
-// Compiled by test_native.py with NATIVE, the path of native.cu. Copies into shared memory are done at once.
+// Runs a kernel of native.cu without a GPU: blocks one after the other, the threads of a block as threads. Compiled by
+// test_native.py with NATIVE, the path of native.cu, and KERNEL, an instance. Copies into shared memory are done at once.
 
 #include <algorithm>
 #include <barrier>
@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #define __device__
@@ -78,7 +79,9 @@ inline void copies_done() {}
 #define NATIVE_ON_CPU
 #include NATIVE
 
-template <class Kernel, class... Arguments> void launch(Kernel kernel, Place grid, int threads, Arguments... arguments) {
+// A launch, given pointers to the arguments as the driver takes them.
+template <class... Types, size_t... I>
+void launch(void (*kernel)(Types...), Place grid, int threads, void **arguments, std::index_sequence<I...>) {
     gridDim = grid;
     for (int z = 0; z < grid.z; z++)
         for (int y = 0; y < grid.y; y++)
@@ -91,43 +94,18 @@ template <class Kernel, class... Arguments> void launch(Kernel kernel, Place gri
                 for (int t = 0; t < threads; t++)
                     running.emplace_back([=] {
                         threadIdx = {t, 0, 0}, blockIdx = {x, y, z};
-                        kernel(arguments...);
-                        // A thread that is done waits for nobody.
-                        block_barrier->arrive_and_drop();
+                        kernel(*(Types *)arguments[I]...);
+                        block_barrier->arrive_and_drop();  // a thread that is done waits for nobody
                         warp_barriers[t / 32]->arrive_and_drop();
                     });
                 for (std::thread &thread : running) thread.join();
             }
 }
 
-static int blocks(int number, int size) { return (number + size - 1) / size; }
-
-extern "C" {
-
-void run_scores(const float *q, const float *w, const float *c, float *out, int B, int N, int D, int chunk) {
-    launch(scores<32, 32, 4, 4, 16, 16, 1>, {blocks(N, 32), blocks(B, 32), blocks(D, chunk)}, 64, q, w, c, out, B, N, D,
-           chunk);
+template <class... Types> void launch(void (*kernel)(Types...), Place grid, int threads, void **arguments) {
+    launch(kernel, grid, threads, arguments, std::index_sequence_for<Types...>());
 }
 
-void run_count_above(const float *q, const float *w, const float *c, const float *true_score, const long long *begin,
-                     const long long *end, const int *members, const long long *own, unsigned long long *higher,
-                     unsigned long long *equal, int B, int N, int D, int first) {
-    launch(count_above<32, 32, 4, 4, 16, 16, 1>, {1, blocks(N, 32), blocks(B, 32)}, 64, q, w, c, true_score, begin, end,
-           members, own, higher, equal, B, N, D, first);
-}
-
-void run_true_scores(const float *q, const float *w, const float *c, float *out, int B, int D) {
-    launch(true_scores, {blocks(B, 32), 1, 1}, 32, q, w, c, out, B, D);
-}
-
-void run_gradients(const float *q, const float *w, const float *c, const float *g, float *dqw, float *dc, int B, int N,
-                   int D, int chunk) {
-    launch(gradients<1, 4, 2, 8, 1>, {blocks(D, 32), blocks(N, 8), blocks(B, chunk)}, 64, q, w, c, g, dqw, dc, B, N, D,
-           chunk);
-}
-
-void run_add_parts(const float *from, float *to, int parts, int size, const float *from2, float *to2, int parts2,
-                   int size2) {
-    launch(add_parts, {blocks(size + size2, 256), 1, 1}, 256, from, to, parts, size, from2, to2, parts2, size2);
-}
+extern "C" void run(int x, int y, int z, int threads, void **arguments) {
+    launch(KERNEL, {x, y, z}, threads, arguments);
 }
