@@ -7,6 +7,7 @@ import pairre
 from pairre.errors import RecipeError
 from pairre.graph.index import COLUMN
 from pairre.models import MODELS, Model, PairRE, model_class
+from pairre.models.base import Sets
 from pairre.recipe import override
 from pairre.runs import build_model
 from pairre.trainer import _alike
@@ -63,14 +64,14 @@ def test_the_scores_of_a_batch_are_those_of_its_triples(kind, side, reciprocal, 
     negatives = torch.tensor([[1, 4, 4], [0, 10, 3], [5, 6, 7], [1, 2, 3], [9, 9, 0], [8, 2, 10]])
     same = _alike(triples[:, 1], 4) if model.projected else None
     assert len(triples[:, 1].unique()) < 6
-    for rows, sets, place, alike, each in (
-        (negatives[0], (1, 6), None, None, negatives[:1].expand(6, -1)),
-        (negatives[0], (1, 6), None, same, negatives[:1].expand(6, -1)),
-        (negatives[:2].flatten(), (2, 3), None, None, negatives[:2].repeat_interleave(3, 0)),
-        (torch.arange(11), (6, 1), negatives, None, negatives),
+    for rows, sets, each in (
+        (negatives[0], Sets(1, 6), negatives[:1].expand(6, -1)),
+        (negatives[0], Sets(1, 6, alike=same), negatives[:1].expand(6, -1)),
+        (negatives[:2].flatten(), Sets(2, 3), negatives[:2].repeat_interleave(3, 0)),
+        (torch.arange(11), Sets(6, 1, place=negatives), negatives),
     ):
         entity = model.entity_rows(torch.cat([anchor, true, rows]))
-        positive, negative = model.batch_scores(side, entity, relation, sets, place, alike)
+        positive, negative = model.batch_scores(side, entity, relation, sets)
         torch.testing.assert_close(positive, model.score(triples, side))
         torch.testing.assert_close(negative, model.score_candidates(triples, side, each))
 
@@ -150,7 +151,7 @@ def test_the_fused_scores_of_a_batch_are_its_scores(side, dim):
         if dtype == torch.float32:
             scores = fused.pairre_scores(entity, relation, side == "tail")
         else:
-            scores = model.double().batch_scores(side, entity, relation, (1, 7))
+            scores = model.double().batch_scores(side, entity, relation, Sets(1, 7))
         gradients = torch.autograd.grad(scores, (entity, relation), [u.to(there, dtype) for u in upstream])
         results.append([t.detach().double().cpu() for t in (*scores, *gradients)])
     for got, want in zip(*results, strict=True):

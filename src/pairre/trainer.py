@@ -14,7 +14,7 @@ from pairre.device import Aside, Recorded
 from pairre.errors import RecipeError, TrainingError
 from pairre.graph import Graph, Side
 from pairre.losses import LOSSES
-from pairre.models.base import Alike
+from pairre.models.base import Sets
 from pairre.optim import make_optimizer, restart_step
 from pairre.recipe import Recipe
 from pairre.ruled import follow
@@ -93,6 +93,7 @@ class Trainer:
             _distinct(batch.negatives, self.graph.num_entities) if own else (batch.negatives.flatten(), None)
         )
         alike = _alike(batch.relation, self.graph.num_relations) if self._projects_once else None
+        sets = Sets(len(batch.negatives), batch.share, place, alike)
         relations = self._relations.get(side, 0.0)
         asked = torch.cat([batch.relation, self.sampler.relations]) if relations else batch.relation
         ids, make = (self.rules or self.model).reads(
@@ -117,11 +118,10 @@ class Trainer:
                 read = optimizer.read(ids[name], groups[name], self.clock)
                 rows[name] = self.model.constrain(name, read).requires_grad_()  # a row that caught up may be outside
         self._join()
-        sets = (len(batch.negatives), batch.share)
         entity, every_relation = make(rows)
         size = len(batch.true)
         relation, ends = every_relation[:size], entity[: 2 * size]
-        positive, negative = self.model.batch_scores(side, entity, relation, sets, place, alike)
+        positive, negative = self.model.batch_scores(side, entity, relation, sets)
         others_related = None if related is None else self.model.relation_scores(side, ends, every_relation[size:])
         self._aside.join()
         measure = partial(LOSSES[self.recipe.loss.name], weight=weight, recipe=self.recipe.loss)
@@ -213,8 +213,8 @@ def _distinct(given: Tensor, num_ids: int) -> tuple[Tensor, Tensor]:
     return ids, torch.empty_like(flat).scatter_(0, order, slot).view(given.shape)
 
 
-def _alike(relations: Tensor, num_relations: int) -> Alike:
-    """The first position of each relation of a batch, filled up to a size that does not depend on them; see `Alike`."""
+def _alike(relations: Tensor, num_relations: int) -> tuple[Tensor, Tensor]:
+    """As `Sets.alike`: the first position of each relation, filled up to a size that does not depend on them."""
     distinct, which = _distinct(relations, num_relations)
     positions = torch.arange(len(relations), device=relations.device)
     first = torch.zeros_like(distinct).scatter_reduce_(0, which, positions, "amin", include_self=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -29,10 +29,18 @@ Width = int | Callable[[int], int]  # of a part of a row: a multiple of dim, or 
 Shape = Callable[[int], tuple[int, ...]]  # of a dense weight, for so many features
 Ids = dict[str, Tensor]  # rows of each table
 Constraint = Callable[["Model", Tensor], Tensor]  # rows as stored → rows that may be stored
-Alike = tuple[Tensor, Tensor]  # a position for each relation of a batch; which of these each position has
 Chunks = Iterator[tuple[int, Tensor]]  # prepared entity rows, each piece with the id of its first
 _BUDGET = 1 << 24  # elements of a temporary
 _WEIGHT_ROW = 1024  # dense weights in a row of their table
+
+
+class Sets(NamedTuple):
+    """How the negatives of a batch lie."""
+
+    number: int = 1  # of sets, of equal size
+    share: int = 1  # positives in a row that meet one set
+    place: Tensor | None = None  # [B, K]: instead, any rows, of which positive b meets place[b]
+    alike: tuple[Tensor, Tensor] | None = None  # a position for each relation of the batch; which one each position has
 
 
 class Model(torch.nn.Module):
@@ -239,27 +247,17 @@ class Model(torch.nn.Module):
         """
         return ids, lambda rows: (rows["entity"], rows["relation"])
 
-    def batch_scores(
-        self,
-        side: Side,
-        entity: Tensor,
-        relation: Tensor,
-        sets: tuple[int, int],
-        place: Tensor | None = None,
-        alike: Alike | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    def batch_scores(self, side: Side, entity: Tensor, relation: Tensor, sets: Sets) -> tuple[Tensor, Tensor]:
         """Scores [B] of positives and [B, K] of their negatives, from rows as they are stored.
 
-        `entity` holds B rows of anchors, B of the true entities on `side`, then the negatives: so many sets of equal
-        size, each for so many positives in a row; or any rows, of which positive b meets place[b]. `alike` says where
-        relations are the same, so that a set is projected once for each.
+        `entity` holds B rows of anchors, B of the true entities on `side`, then the negatives, as `sets` says.
         """
         size = len(relation)
         there = self.candidate_side(side)
         anchor, true, others = torch.split(entity, [size, size, len(entity) - 2 * size])
         q, w = self.query(side, anchor, relation)
         positive = self.compare_pairs(q, w, self.prepared(true, there, relation))
-        num_sets, share = sets
+        num_sets, share, place, alike = sets
         if alike and len(alike[0]) * len(others) * max(q.shape[1], others.shape[1]) <= 4 * _BUDGET:
             each = self.prepared(others[None], there, F.embedding(alike[0], relation)[:, None])
             numbers = torch.arange(len(others), device=q.device)

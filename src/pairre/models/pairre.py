@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pairre import ops
 from pairre.graph import Side
-from pairre.models.base import Alike, Model, Query
+from pairre.models.base import Model, Query, Sets
 
 
 class PairRE(Model):
@@ -59,21 +59,13 @@ class PairRE(Model):
         gap: Tensor = body.head * one - body.tail * other
         return gap.square().sum(-1)
 
-    def batch_scores(
-        self,
-        side: Side,
-        entity: Tensor,
-        relation: Tensor,
-        sets: tuple[int, int],
-        place: Tensor | None = None,
-        alike: Alike | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    def batch_scores(self, side: Side, entity: Tensor, relation: Tensor, sets: Sets) -> tuple[Tensor, Tensor]:
         """As any model's, by fewer launches where the device has a kernel for it."""
         fused = getattr(ops.backend(entity.device.type), "pairre_scores", None)
-        if fused and sets[0] == 1 and place is None:
+        if fused and sets.number == 1 and sets.place is None:
             scores: tuple[Tensor, Tensor] = fused(entity, relation, self.candidate_side(side) == "tail")
             return scores
-        return super().batch_scores(side, entity, relation, sets, place, alike)
+        return super().batch_scores(side, entity, relation, sets)
 
     def relation_scores(self, side: Side, ends: Tensor, relations: Tensor) -> Tensor:
         """As any model's, by a kernel: pairs of scales meet all pairs of relation vectors."""
