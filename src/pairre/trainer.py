@@ -47,8 +47,8 @@ class Trainer:
         self._weights = (
             {"weights": torch.arange(len(self.model.weights), device=device)} if self.model.weight_parts else {}
         )
-        positives = self.sampler.batch_size
-        self._projects_once = self.model.projected and graph.num_relations < positives <= self.sampler.share
+        shared = self.sampler.share >= self.sampler.batch_size > graph.num_relations
+        self._projects_once = self.model.projected and shared
         self.total = torch.zeros((), dtype=torch.float64, device=device)  # losses since they were last asked for
         self.progress = Progress()
         self._aside = Aside(device)

@@ -37,8 +37,8 @@ _WEIGHT_ROW = 1024  # dense weights in a row of their table
 class Sets(NamedTuple):
     """How the negatives of a batch lie."""
 
-    number: int = 1  # of sets, of equal size
-    share: int = 1  # positives in a row that meet one set
+    number: int  # of sets, of equal size
+    share: int  # positives in a row that meet one set
     place: Tensor | None = None  # [B, K]: instead, any rows, of which positive b meets place[b]
     alike: tuple[Tensor, Tensor] | None = None  # a position for each relation of the batch; which one each position has
 
