@@ -333,6 +333,7 @@ def test_the_next_source_is_tried_and_all_failures_are_told(server: Server, offe
         (tar_of({"other.txt": b""}), "no file train.txt in the archive"),
         (zip_of({"other.txt": b""}), "no file train.txt in the archive"),
     ],
+    ids=["page", "cut tar", "cut zip", "other file in tar", "other file in zip"],  # archives hold the time: no names
 )
 def test_a_bad_archive_is_refused(server: Server, offer: Any, tmp_path: Path, body: bytes, said: str) -> None:
     server.files["/toy.tgz"] = body
