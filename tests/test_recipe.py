@@ -110,9 +110,17 @@ def test_differences_are_listed():
     assert Recipe().differences(Recipe()) == []
 
 
-def test_k_vs_all_needs_all_entities(graph):
-    with pytest.raises(RecipeError, match=r"set sampling\.negatives to 0"):
-        resolve(graph, None, ["loss.name=k-vs-all"])
+@pytest.mark.parametrize("missing", range(3))
+def test_k_vs_all_asks_each_question_once_of_all_entities(graph, missing):
+    needed = ["sampling.negatives=0", "loss.weighting=false", "sampling.filter=true"]
+    other = ["sampling.negatives=8", "loss.weighting=true", "sampling.filter=false"]
+    assert resolve(graph, None, ["loss.name=k-vs-all", *needed]).loss.name == "k-vs-all"
+    needed[missing] = other[missing]
+    with pytest.raises(RecipeError, match=r"negatives to 0, loss\.weighting to false and sampling\.filter"):
+        resolve(graph, None, ["loss.name=k-vs-all", *needed])
+
+
+def test_smoothing_is_a_share(graph):
     with pytest.raises(RecipeError, match=r"loss\.smoothing: a share below 1"):
         resolve(graph, None, ["loss.smoothing=1.0"])
 

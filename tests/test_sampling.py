@@ -77,6 +77,20 @@ def test_an_epoch_shows_each_triple_once_a_side(graph, quick):
         assert set(seen) <= {tuple(t) for t in graph.train.tolist()}
 
 
+def test_k_vs_all_asks_each_question_once_an_epoch(graph, quick):
+    changes = ["loss.name=k-vs-all", "loss.weighting=false", "sampling.negatives=0", "train.batch=16"]
+    sampler = Sampler(graph, override(quick, changes), CPU)
+    for number, side in enumerate(SIDES):
+        kept = [0, 1] if side == "tail" else [2, 1]
+        questions = {tuple(pair) for pair in graph.train[:, kept].tolist()}
+        assert len(questions) < len(graph.train)
+        batches = [triples(draw(sampler, 2 * i + number)) for i in range(len(questions) // 16)]
+        seen = torch.cat(batches)
+        assert {tuple(t) for t in seen.tolist()} <= {tuple(t) for t in graph.train.tolist()}
+        asked = [tuple(pair) for pair in seen[:, kept].tolist()]
+        assert len(asked) == len(set(asked)) == len(questions) // 16 * 16
+
+
 def test_weights_are_those_of_the_paper(graph, quick):
     batch = draw(Sampler(graph, quick, CPU), 0)
     train = graph.train.tolist()
@@ -106,8 +120,8 @@ def test_every_device_draws_the_same(graph, quick):
         for step in (0, 1, 2, 3, 2 * (len(graph.train) // batch) + 1, 6 * (len(graph.train) // batch)):
             side, clock = SIDES[step % 2], torch.tensor(step)
             column = 2 if side == "tail" else 0
-            a = reference.draw(sampler.plan, column, clock)
-            b = gpu.draw(there.plan, column, clock.to(DEVICE))
+            a = reference.draw(sampler.plans[side], column, clock)
+            b = gpu.draw(there.plans[side], column, clock.to(DEVICE))
             for one, two in ((a.entities, b.entities), (a.relation, b.relation), (a.weight, b.weight)):
                 assert torch.equal(one, two.cpu())
             rows = sampler.batch(side, clock).negatives.to(DEVICE)

@@ -39,7 +39,10 @@ VARIANTS = [
     ["train.schedule=cosine", "train.warmup=20"],
     ["regularizer.name=n3", "regularizer.weight=1e-4"],
     ["regularizer.name=l2", "regularizer.weight=1e-4"],
-    ["model.name=distmult", "sampling.negatives=0", "loss.name=k-vs-all", "loss.margin=0", "loss.smoothing=0.1"],
+    [
+        *("model.name=distmult", "sampling.negatives=0"),
+        *("loss.name=k-vs-all", "loss.weighting=false", "loss.margin=0", "loss.smoothing=0.1"),
+    ],
     ["model.name=complex", "model.reciprocal=true", "sampling.negatives=0", "loss.name=cross-entropy"],
     ["model.name=transh", "loss.margin=2", "train.lr=0.05"],
     ["model.name=kg2e", "loss.margin=0"],

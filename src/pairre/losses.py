@@ -68,8 +68,8 @@ def k_vs_all(
 ) -> Tensor:
     """Binary cross-entropy over all entities, known ones labelled 1 (Dettmers et al., AAAI 2018), labels smoothed.
 
-    y = (1 − ε) label + ε / E, logits γ + s. Every training triple brings its whole row of labels, so a pair with many
-    answers is met as often as it has triples.
+    y = (1 − ε) label + ε / E, logits γ + s. A positive stands for its whole row of labels; the sampler draws one for
+    each pair that is asked about, however many answers it has.
     """
     assert known is not None  # the recipe sees to it
     labels = known * (1 - recipe.smoothing) + recipe.smoothing / known.shape[1]

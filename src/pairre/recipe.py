@@ -49,7 +49,7 @@ class LossRecipe:
     name: Literal["self-adversarial", "cross-entropy", "margin", "logistic", "k-vs-all"] = _key(
         "self-adversarial",
         "`self-adversarial` (the paper's), `cross-entropy` (softmax over the positive and its negatives), "
-        "`margin` (ranking), `logistic`, or `k-vs-all` (binary over all entities)",
+        "`margin` (ranking), `logistic`, or `k-vs-all` (binary over all entities, each question once)",
     )
     margin: float = _key(6.0, "γ: distances below it count as true; the gap asked for by `margin`", low=0)
     temperature: float = _key(
@@ -177,8 +177,12 @@ def resolve(graph: Graph, recipe: str | Path | Recipe | None = None, overrides: 
     else:
         base = load_recipe(recipe)
     resolved = override(base, overrides)
-    if resolved.loss.name == "k-vs-all" and resolved.sampling.negatives:
-        raise RecipeError("loss.name: k-vs-all labels all entities: set sampling.negatives to 0")
+    sampling, loss = resolved.sampling, resolved.loss
+    if loss.name == "k-vs-all" and (sampling.negatives or loss.weighting or not sampling.filter):
+        raise RecipeError(
+            "loss.name: k-vs-all asks each question once, of all entities: "
+            "set sampling.negatives to 0, loss.weighting to false and sampling.filter to true"
+        )
     if resolved.sampling.typed and not graph.types:
         raise RecipeError(f"sampling.typed: {graph.name} has no types of entities")
     if resolved.sampling.typed and (resolved.sampling.share != 1 or not resolved.sampling.negatives):

@@ -40,26 +40,40 @@ class Sampler:
     def __init__(self, graph: Graph, recipe: Recipe, device: torch.device) -> None:
         self.filter = recipe.sampling.filter
         self.kernels = ops.backend(device.type)
-        self.batch_size = min(recipe.train.batch, len(graph.train))
-        self.share = recipe.sampling.share or self.batch_size
         self.num_negatives = recipe.sampling.negatives  # 0: all entities
         self.known: KnownTriples = graph.known_train.to(device)
+        triples = graph.train.to(device)
+        whole_rows = recipe.loss.name == "k-vs-all"
+        positives = {side: self._questions(side) if whole_rows else triples for side in SIDES}
+        self.batch_size = min(recipe.train.batch, *map(len, positives.values()))
+        self.share = recipe.sampling.share or self.batch_size
         if self.num_negatives == 0:
             self.share = self.batch_size
             self.everyone = torch.arange(graph.num_entities, device=device)[None]
         self.kind = _type_ranges(graph).to(device) if recipe.sampling.typed else None
         self.relations = torch.arange(graph.num_relations, device=device)
         num_sets = -(-self.batch_size // self.share)
-        triples = graph.train.to(device)
-        self.plan = Plan(
-            triples=triples,
-            weight=self._weights(triples) if recipe.loss.weighting else torch.ones(len(triples), device=device),
-            batch=self.batch_size,
-            num_negatives=num_sets * self.num_negatives,
-            num_entities=graph.num_entities,
-            order=key(recipe.train.seed, "order"),
-            negatives=key(recipe.train.seed, "negatives"),
-        )
+        most = max(map(len, positives.values()))
+        weight = self._weights(triples) if recipe.loss.weighting else torch.ones(most, device=device)
+        self.plans = {
+            side: Plan(
+                triples=drawn,
+                weight=weight[: len(drawn)],
+                batch=self.batch_size,
+                num_negatives=num_sets * self.num_negatives,
+                num_entities=graph.num_entities,
+                order=key(recipe.train.seed, "order"),
+                negatives=key(recipe.train.seed, "negatives"),
+            )
+            for side, drawn in positives.items()
+        }
+
+    def _questions(self, side: Side) -> Tensor:
+        """One triple [P, 3] for each pair that is asked about: its row of labels has the others."""
+        index = self.known.side(side)
+        asked = torch.stack([index.pair_keys // index.num_second, index.pair_keys % index.num_second], 1)
+        triples = torch.cat([asked.int(), index.members[index.offsets[:-1], None]], 1)
+        return triples if side == "tail" else triples.flip(1)
 
     def _weights(self, triples: Tensor) -> Tensor:
         """1 / sqrt(#(h, r, ·) + #(·, r, t) + 6) for each training triple."""
@@ -71,14 +85,13 @@ class Sampler:
 
     def batch(self, side: Side, clock: Tensor) -> Batch:
         """The batch of step `clock`, which corrupts `side`: tails on even steps, heads on odd ones."""
-        drawn = self.kernels.draw(self.plan, COLUMN[side], clock)
-        anchor, true, negatives = torch.split(
-            drawn.entities, [self.batch_size, self.batch_size, self.plan.num_negatives]
-        )
+        plan = self.plans[side]
+        drawn = self.kernels.draw(plan, COLUMN[side], clock)
+        anchor, true, negatives = torch.split(drawn.entities, [self.batch_size, self.batch_size, plan.num_negatives])
         candidates = negatives.view(-1, self.num_negatives) if self.num_negatives else self.everyone
         if self.kind is not None:  # a number below E, brought into the range of a type
             first, size = self.kind[:, true, None]
-            candidates = first + candidates * size // self.plan.num_entities
+            candidates = first + candidates * size // plan.num_entities
         return Batch(anchor, true, drawn.relation, drawn.weight, side, candidates, self.share)
 
     def known_mask(self, batch: Batch) -> Tensor | None:
