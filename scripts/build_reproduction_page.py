@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,7 @@ class Kept:
     settings: tuple[str, ...]
     table: Mapping[str, Any]
     command: str = ""  # that made it, where it was not `pairre reproduce`
+    earlier: tuple[str, ...] = ()  # files that some of its rows are from
 
 
 @dataclass(frozen=True)
@@ -122,12 +123,16 @@ def _by_benchmarks() -> Iterator[tuple[str, Kept]]:
         result = json.loads(file.read_text(encoding="utf-8"))
         runs = {"PairRE": result["published"]["runs"]}
         yield "fb15k-237", _measured(file, result, find("fb15k-237"), runs, "benchmarks/gpu.py", "wall_clock_s")
+    by_recipe: dict[str, list[dict[str, Any]]] = {}
+    earlier: list[str] = []
     for file in sorted(RESULTS.glob("models-fb15k-237-*.json")):
         result = json.loads(file.read_text(encoding="utf-8"))
-        runs = {model["recipe"]: model["test"]["fb15k-237"]["runs"] for model in result["models"]}
-        labelled = {trial.label: runs[trial.recipe] for trial in find("baselines").trials if trial.recipe in runs}
-        how = "benchmarks/models.py fb15k-237"
-        yield "baselines", _measured(file, result, find("baselines"), labelled, how, "seconds")
+        by_recipe |= {model["recipe"]: model["test"]["fb15k-237"]["runs"] for model in result["models"]}
+        trials = [trial for trial in find("baselines").trials if trial.recipe in by_recipe]
+        labelled = {trial.label: by_recipe[trial.recipe] for trial in trials}
+        kept = _measured(file, result, find("baselines"), labelled, "benchmarks/models.py fb15k-237", "seconds")
+        yield "baselines", replace(kept, earlier=tuple(earlier))
+        earlier.append(file.name)
 
 
 def _measured(
@@ -183,7 +188,10 @@ def _source(kept: Kept) -> str:
     command = kept.command or " ".join(["pairre reproduce", kept.table["name"], *settings])
     device = machine.get("gpu") or f"{machine['cores']} CPU cores"
     software = f"pairre {versions['pairre']}, torch {versions['torch']}, Python {versions['python']}"
-    return f"`{command}`, {machine['date']}, {device}, {software} ([values](results/{kept.file}))."
+    values = f"[values](results/{kept.file})"
+    if kept.earlier:
+        values += f", some rows from earlier ones: {', '.join(f'[{file}](results/{file})' for file in kept.earlier)}"
+    return f"`{command}`, {machine['date']}, {device}, {software} ({values})."
 
 
 def _table(kept: Kept) -> str:
