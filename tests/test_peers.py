@@ -137,12 +137,17 @@ def test_conve_is_that_of_pykeen(graph):
         convolution.bias.copy_(dense.filter_bias)
         peer.hr1d[0].weight.copy_(dense.matrix)
         peer.hr1d[0].bias.copy_(dense.bias)
-        for norm, layer in ((entry, "input"), (middle, "maps"), (peer.hr1d[2], "hidden")):
+        norms = ((entry, "input"), (middle, "maps"), (peer.hr1d[2], "hidden"))
+        for norm, layer in norms:
             norm.weight.copy_(getattr(dense, f"norm_{layer}")[0])
             norm.bias.copy_(getattr(dense, f"norm_{layer}")[1])
-            norm.running_mean.copy_(getattr(model, f"mean_{layer}"))
-            norm.running_var.copy_(getattr(model, f"variance_{layer}"))
     triples = torch.stack([torch.randint(n, (20,), generator=random) for n in (7, 3, 7)], 1)
-    h, t = (model.parts("entity", model.entity[triples[:, i]]) for i in (0, 2))
-    expected = peer(h.vector, model.relation[triples[:, 1]], (t.vector, t.bias.squeeze(-1)))
-    torch.testing.assert_close(model.score(triples), expected, rtol=1e-4, atol=1e-5)
+    for row, (side, kept, asked) in enumerate((("tail", 0, 2), ("head", 2, 0))):  # each with its own statistics
+        with torch.no_grad():
+            for norm, layer in norms:
+                norm.running_mean.copy_(getattr(model, f"mean_{layer}")[row])
+                norm.running_var.copy_(getattr(model, f"variance_{layer}")[row])
+        relation = model.relation[model.relation_ids(triples[:, 1], side)]
+        anchor, true = (model.parts("entity", model.entity[triples[:, column]]) for column in (kept, asked))
+        expected = peer(anchor.vector, relation, (true.vector, true.bias.squeeze(-1)))
+        torch.testing.assert_close(model.score(triples, side), expected, rtol=1e-4, atol=1e-5)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.errors import RecipeError
-from pairre.graph import Graph
+from pairre.graph import Graph, Side
 from pairre.models.base import Model, Query
 from pairre.randomness import bits, key, uniform
 
@@ -38,7 +38,8 @@ class ConvE(Model):
 
     h and r are laid out as rectangles, one above the other, and convolved with 32 filters ω of 3 × 3. Batch
     normalisation and dropout stand where the released code has them (input, feature maps, hidden layer; 0.2, 0.2, 0.3),
-    the paper says little about the first. A head cannot be asked for, so relations are reciprocal.
+    the paper says little about the first. A head cannot be asked for, so relations are reciprocal; a batch asks for one
+    side, so each has statistics of its own (the released code mixes both).
     """
 
     name = "conve"
@@ -64,9 +65,10 @@ class ConvE(Model):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         for layer, size in (("input", 1), ("maps", _FILTERS), ("hidden", self.dim)):
-            self.register_buffer(f"mean_{layer}", torch.zeros(size))
-            self.register_buffer(f"variance_{layer}", torch.ones(size))
+            self.register_buffer(f"mean_{layer}", torch.zeros(2, size))
+            self.register_buffer(f"variance_{layer}", torch.ones(2, size))
         self._streams = dict.fromkeys(self.dropout, 0)
+        self._asked = 0  # the row of the statistics: tails, heads
 
     def begin(self, graph: Graph, seed: int) -> None:  # noqa: ARG002
         """Filters and matrix uniform in ±1/√inputs as is usual, norms that change nothing; dropout by the seed."""
@@ -83,6 +85,11 @@ class ConvE(Model):
                 scale, shift = getattr(dense, f"norm_{layer}")
                 scale.fill_(1)
                 shift.zero_()
+
+    def query(self, side: Side, anchor: Tensor, relation: Tensor) -> Query:
+        """As every model's, by the statistics of the side."""
+        self._asked = int(side == "head")
+        return super().query(side, anchor, relation)
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
         """Vector and bias."""
@@ -103,7 +110,7 @@ class ConvE(Model):
 
     def _normalised(self, layer: str, x: Tensor, dense: Any) -> Tensor:
         """Batch normalisation of channels [B, C] or [B, C, places]; cuDNN gives a channel one block, and is slower."""
-        mean, variance = getattr(self, f"mean_{layer}"), getattr(self, f"variance_{layer}")
+        mean, variance = (getattr(self, f"{name}_{layer}")[self._asked] for name in ("mean", "variance"))
         scale, shift = getattr(dense, f"norm_{layer}")
         if self.training:
             kept, num = (mean, variance), x.numel() // len(mean)
