@@ -131,10 +131,19 @@ def test_batches_are_normalised_as_pytorch_does(make):
     for layer, x in (("maps", torch.randn(5, 32, 7).double() * 3 + 1), ("hidden", torch.randn(5, model.dim).double())):
         mean, variance = (getattr(model, f"{name}_{layer}").clone() for name in ("mean", "variance"))
         scale, shift = getattr(model.dense, f"norm_{layer}")
-        expected = F.batch_norm(x, mean, variance, scale, shift, training=True)
+        expected = F.batch_norm(x, mean[0], variance[0], scale, shift, training=True)  # heads keep theirs
         torch.testing.assert_close(model._normalised(layer, x, model.dense), expected)
         torch.testing.assert_close(getattr(model, f"mean_{layer}"), mean)
         torch.testing.assert_close(getattr(model, f"variance_{layer}"), variance)
+
+
+def test_conve_learns_statistics_of_each_side(make):
+    model = make("conve").train()
+    for row, side in enumerate(("tail", "head")):
+        before = model.mean_hidden.clone()
+        model.query(side, model.entity[:4], model.relation[:4])
+        changed = (model.mean_hidden != before).any(1)
+        assert changed.tolist() == [row == 0, row == 1]
 
 
 def test_dropout_can_be_stronger(make):
