@@ -69,7 +69,10 @@ class Sampler:
         }
 
     def _questions(self, side: Side) -> Tensor:
-        """One triple [P, 3] for each pair that is asked about: its row of labels has the others."""
+        """One triple [P, 3] for each pair that is asked about: its row of labels has the others.
+
+        The same one in every epoch, so that a regulariser sees no other.
+        """
         index = self.known.side(side)
         asked = torch.stack([index.pair_keys // index.num_second, index.pair_keys % index.num_second], 1)
         triples = torch.cat([asked.int(), index.members[index.offsets[:-1], None]], 1)
