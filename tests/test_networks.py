@@ -146,11 +146,12 @@ def test_conve_learns_statistics_of_each_side(make):
         assert changed.tolist() == [row == 0, row == 1]
 
 
-def test_dropout_can_be_stronger(make):
-    assert make("conve", "model.dropout=2").dropout == {"input": 0.4, "maps": 0.4, "hidden": 0.6}
-    for name, times, why in (("conve", 4, "4 times that of conve leaves nothing"), ("pairre", 2, "pairre has none")):
-        with pytest.raises(RecipeError, match=rf"model\.dropout: {why}"):
-            make(name, f"model.dropout={times}")
+def test_dropout_can_be_set_by_layer(make):
+    assert make("conve").dropout == {"input": 0.2, "maps": 0.2, "hidden": 0.3}
+    assert make("conve", "model.dropout=[0.1, 0, 0.5]").dropout == {"input": 0.1, "maps": 0, "hidden": 0.5}
+    for name, layers in (("conve", "input, maps, hidden"), ("pairre", "none")):
+        with pytest.raises(RecipeError, match=rf"model\.dropout: 2 shares for the layers of {name}: {layers}"):
+            make(name, "model.dropout=[0.2, 0.2]")
 
 
 def test_conve_says_which_widths_it_takes():

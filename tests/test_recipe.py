@@ -50,6 +50,9 @@ def test_later_layers_win(graph, tmp_path):
         ("train.lr", r"write section\.key=value"),
         ("lr=1", r"write section\.key=value"),
         ("train.lr=[1]", r"train\.lr: a number expected, not a list"),
+        ("model.dropout=0.5", r"model\.dropout: a list of numbers expected, as in \[0\.2, 0\.5\], not a number"),
+        ("model.dropout=[0.5, true]", r"model\.dropout: a number expected, not true or false"),
+        ("model.dropout=[-0.5]", r"model\.dropout: -0\.5 is below the least value, 0"),
     ],
 )
 def test_refusals_name_the_path(setting, message):
@@ -120,9 +123,11 @@ def test_k_vs_all_asks_each_question_once_of_all_entities(graph, missing):
         resolve(graph, None, ["loss.name=k-vs-all", *needed])
 
 
-def test_smoothing_is_a_share(graph):
+def test_smoothing_and_dropout_are_shares(graph):
     with pytest.raises(RecipeError, match=r"loss\.smoothing: a share below 1"):
         resolve(graph, None, ["loss.smoothing=1.0"])
+    with pytest.raises(RecipeError, match=r"model\.dropout: shares below 1 expected, not 1"):
+        resolve(graph, None, ["model.dropout=[0.2, 1.0]"])
 
 
 def test_every_model_has_the_recipe_that_was_measured():

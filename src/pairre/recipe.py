@@ -38,7 +38,11 @@ class ModelRecipe:
     reciprocal: bool = _key(
         False, "ask (?, r, t) as (t, r⁻¹, ?) with a second row for each relation, as 1-vs-all training often does"
     )
-    dropout: float = _key(1.0, "times the dropout of the model's paper, where it has any (conve)", low=0)
+    dropout: tuple[float, ...] = _key(
+        (),
+        "shares set to 0 in training, one for each layer that has them (conve: input, maps, hidden); `[]`: its own",
+        low=0,
+    )
     init_range: float = _key(0.0, "tables start uniform in ± this; 0 means (loss.margin + 2) / model.dim", low=0)
 
 
@@ -189,6 +193,8 @@ def resolve(graph: Graph, recipe: str | Path | Recipe | None = None, overrides: 
         raise RecipeError("sampling.typed: each positive needs negatives of its own: set sampling.share to 1")
     if resolved.loss.smoothing >= 1:
         raise RecipeError(f"loss.smoothing: a share below 1 expected, not {resolved.loss.smoothing}")
+    if any(share >= 1 for share in resolved.model.dropout):
+        raise RecipeError(f"model.dropout: shares below 1 expected, not {max(resolved.model.dropout)}")
     return resolved
 
 
@@ -295,6 +301,10 @@ def _checked(path: str, value: Any, hint: Any, declaration: Field[Any]) -> Any:
         if value not in choices:
             raise RecipeError(f"{path}: {value!r} is not one of {', '.join(choices)}{suggest(str(value), choices)}")
         return value
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise RecipeError(f"{path}: a list of numbers expected, as in [0.2, 0.5], not {_kind(value)}")
+        return tuple(_checked(path, one, get_args(hint)[0], declaration) for one in value)
     if hint is float and type(value) is int:
         value = float(value)
     if type(value) is not hint:

@@ -6,7 +6,7 @@ B triples, E entities, R relations, K candidates of each query, D features. A hi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
@@ -79,7 +79,7 @@ class Model(torch.nn.Module):
         storage: str = "float32",
         kind: ops.Kind | None = None,
         reciprocal: bool = False,
-        dropout: float = 1.0,
+        dropout: Sequence[float] = (),
     ) -> None:
         super().__init__()
         if kind is not None and kind != self.kind:
@@ -87,12 +87,11 @@ class Model(torch.nn.Module):
                 has = " or ".join(str(k) for k in (self.kind, *self.kinds) if k)
                 raise RecipeError(f"model.norm: {self.name} has {has or 'its own'}, not {kind}")
             self.kind = kind
-        if dropout != 1:
-            if not self.dropout:
-                raise RecipeError(f"model.dropout: {self.name} has none")
-            self.dropout = {layer: share * dropout for layer, share in self.dropout.items()}
-            if max(self.dropout.values()) >= 1:
-                raise RecipeError(f"model.dropout: {dropout:g} times that of {self.name} leaves nothing")
+        if dropout:
+            if len(dropout) != len(self.dropout):
+                layers = ", ".join(self.dropout) or "none"
+                raise RecipeError(f"model.dropout: {len(dropout)} shares for the layers of {self.name}: {layers}")
+            self.dropout = dict(zip(self.dropout, dropout, strict=True))
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
         self.reciprocal = reciprocal or self.one_way
         self._widths = {
