@@ -132,7 +132,7 @@ def test_batches_are_normalised_as_pytorch_does(make):
         mean, variance = (getattr(model, f"{name}_{layer}").clone() for name in ("mean", "variance"))
         scale, shift = getattr(model.dense, f"norm_{layer}")
         expected = F.batch_norm(x, mean[0], variance[0], scale, shift, training=True)  # heads keep theirs
-        torch.testing.assert_close(model._normalised(layer, x, model.dense), expected)
+        torch.testing.assert_close(model._normalised(layer, "tail", x, model.dense), expected)
         torch.testing.assert_close(getattr(model, f"mean_{layer}"), mean)
         torch.testing.assert_close(getattr(model, f"variance_{layer}"), variance)
 
@@ -150,7 +150,9 @@ def test_dropout_can_be_set_by_layer(make):
     assert make("conve").dropout == {"input": 0.2, "maps": 0.2, "hidden": 0.3}
     assert make("conve", "model.dropout=[0.1, 0, 0.5]").dropout == {"input": 0.1, "maps": 0, "hidden": 0.5}
     for name, layers in (("conve", "input, maps, hidden"), ("pairre", "none")):
-        with pytest.raises(RecipeError, match=rf"model\.dropout: 2 shares for the layers of {name}: {layers}"):
+        with pytest.raises(
+            RecipeError, match=rf"model\.dropout: a share for each layer of {name} expected \({layers}\), not 2"
+        ):
             make(name, "model.dropout=[0.2, 0.2]")
 
 

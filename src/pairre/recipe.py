@@ -55,7 +55,9 @@ class LossRecipe:
         "`self-adversarial` (the paper's), `cross-entropy` (softmax over the positive and its negatives), "
         "`margin` (ranking), `logistic`, or `k-vs-all` (binary over all entities, each question once)",
     )
-    margin: float = _key(6.0, "γ: distances below it count as true; the gap asked for by `margin`", low=0)
+    margin: float = _key(
+        6.0, "γ: distances below it count as true (0 suits products); the gap asked for by `margin`", low=0
+    )
     temperature: float = _key(
         1.0,
         "α of the self-adversarial weights, 0 weighs negatives equally; `cross-entropy` multiplies scores by it",
@@ -181,20 +183,20 @@ def resolve(graph: Graph, recipe: str | Path | Recipe | None = None, overrides: 
     else:
         base = load_recipe(recipe)
     resolved = override(base, overrides)
-    sampling, loss = resolved.sampling, resolved.loss
+    model, loss, sampling = resolved.model, resolved.loss, resolved.sampling
     if loss.name == "k-vs-all" and (sampling.negatives or loss.weighting or not sampling.filter):
         raise RecipeError(
             "loss.name: k-vs-all asks each question once, of all entities: "
             "set sampling.negatives to 0, loss.weighting to false and sampling.filter to true"
         )
-    if resolved.sampling.typed and not graph.types:
+    if sampling.typed and not graph.types:
         raise RecipeError(f"sampling.typed: {graph.name} has no types of entities")
-    if resolved.sampling.typed and (resolved.sampling.share != 1 or not resolved.sampling.negatives):
+    if sampling.typed and (sampling.share != 1 or not sampling.negatives):
         raise RecipeError("sampling.typed: each positive needs negatives of its own: set sampling.share to 1")
-    if resolved.loss.smoothing >= 1:
-        raise RecipeError(f"loss.smoothing: a share below 1 expected, not {resolved.loss.smoothing}")
-    if any(share >= 1 for share in resolved.model.dropout):
-        raise RecipeError(f"model.dropout: shares below 1 expected, not {max(resolved.model.dropout)}")
+    if loss.smoothing >= 1:
+        raise RecipeError(f"loss.smoothing: a share below 1 expected, not {loss.smoothing}")
+    if any(share >= 1 for share in model.dropout):
+        raise RecipeError(f"model.dropout: shares below 1 expected, not {max(model.dropout)}")
     return resolved
 
 

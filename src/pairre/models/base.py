@@ -90,7 +90,8 @@ class Model(torch.nn.Module):
         if dropout:
             if len(dropout) != len(self.dropout):
                 layers = ", ".join(self.dropout) or "none"
-                raise RecipeError(f"model.dropout: {len(dropout)} shares for the layers of {self.name}: {layers}")
+                each = f"a share for each layer of {self.name} expected ({layers})"
+                raise RecipeError(f"model.dropout: {each}, not {len(dropout)}")
             self.dropout = dict(zip(self.dropout, dropout, strict=True))
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
         self.reciprocal = reciprocal or self.one_way

@@ -65,10 +65,9 @@ class ConvE(Model):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         for layer, size in (("input", 1), ("maps", _FILTERS), ("hidden", self.dim)):
-            self.register_buffer(f"mean_{layer}", torch.zeros(2, size))
+            self.register_buffer(f"mean_{layer}", torch.zeros(2, size))  # tails, heads
             self.register_buffer(f"variance_{layer}", torch.ones(2, size))
         self._streams = dict.fromkeys(self.dropout, 0)
-        self._asked = 0  # the row of the statistics: tails, heads
 
     def begin(self, graph: Graph, seed: int) -> None:  # noqa: ARG002
         """Filters and matrix uniform in ±1/√inputs as is usual, norms that change nothing; dropout by the seed."""
@@ -86,31 +85,26 @@ class ConvE(Model):
                 scale.fill_(1)
                 shift.zero_()
 
-    def query(self, side: Side, anchor: Tensor, relation: Tensor) -> Query:
-        """As every model's, by the statistics of the side."""
-        self._asked = int(side == "head")
-        return super().query(side, anchor, relation)
-
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
         """Vector and bias."""
         return torch.cat([e.vector, e.bias], -1)
 
-    def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q is what comes out of the network; its last feature meets the bias."""
-        dense = self.dense
+    def query(self, side: Side, anchor: Tensor, relation: Tensor) -> Query:
+        """q is what comes out of the network, by the statistics of the side; its last feature meets the bias."""
+        h, r, dense = self.parts("entity", anchor), self.parts("relation", relation), self.dense
         height, width = _rectangle(self.dim)
-        x = torch.cat([h[..., :-1], r.vector], -1).view(-1, 1, 2 * height * width)
-        x = self._dropped("input", self._normalised("input", x, dense)).view(-1, 2 * height, width)
+        x = torch.cat([h.vector, r.vector], -1).view(-1, 1, 2 * height * width)
+        x = self._dropped("input", self._normalised("input", side, x, dense)).view(-1, 2 * height, width)
         patches = x.unfold(1, _SIDE, 1).unfold(2, _SIDE, 1).flatten(3).flatten(1, 2)  # [B, places, 9]
         x = dense.filters @ patches.mT + dense.filter_bias[:, None]
-        x = self._dropped("maps", F.relu(self._normalised("maps", x, dense)))
+        x = self._dropped("maps", F.relu(self._normalised("maps", side, x, dense)))
         x = F.linear(x.flatten(1), dense.matrix, dense.bias)
-        x = F.relu(self._normalised("hidden", self._dropped("hidden", x), dense))
+        x = F.relu(self._normalised("hidden", side, self._dropped("hidden", x), dense))
         return torch.cat([x, x.new_ones(len(x), 1)], -1), None
 
-    def _normalised(self, layer: str, x: Tensor, dense: Any) -> Tensor:
+    def _normalised(self, layer: str, side: Side, x: Tensor, dense: Any) -> Tensor:
         """Batch normalisation of channels [B, C] or [B, C, places]; cuDNN gives a channel one block, and is slower."""
-        mean, variance = (getattr(self, f"{name}_{layer}")[self._asked] for name in ("mean", "variance"))
+        mean, variance = (getattr(self, f"{name}_{layer}")[int(side == "head")] for name in ("mean", "variance"))
         scale, shift = getattr(dense, f"norm_{layer}")
         if self.training:
             kept, num = (mean, variance), x.numel() // len(mean)
