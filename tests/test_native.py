@@ -48,29 +48,34 @@ def on_cpu(compiled, monkeypatch):
     monkeypatch.setattr(native, "_processors", lambda _: 4)
 
 
-def tables(num_queries, num_candidates, dim):
-    """Queries, scales and candidates."""
-    random = torch.Generator().manual_seed(0)
-    return [torch.randn(n, dim, generator=random) for n in (num_queries, num_queries, num_candidates)]
+def tables(num_queries, num_candidates, dim, weighted=False):
+    """Queries, scales and candidates, and perhaps weights of the candidates."""
+    random, sizes = torch.Generator().manual_seed(0), (num_queries, num_queries, *[num_candidates] * (1 + weighted))
+    return [torch.randn(n, dim, generator=random) for n in sizes]
 
 
 def expected(*given):
-    return reference.compare("l1", *(table.double() for table in given))
+    q, w, c, *r = (table.double() for table in given)
+    return reference.compare("l1", q, w, c, None, *r)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("parts", [None, 1])
-def test_scores(shape, parts):
-    given = tables(*shape)
-    torch.testing.assert_close(native.shared_scores(*given, parts).double(), expected(*given), rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scores(shape, parts, weighted):
+    q, w, c, *r = given = tables(*shape, weighted)
+    found = native.shared_scores(q, w, c, parts, *r)
+    torch.testing.assert_close(found.double(), expected(*given), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gradients(shape):
-    given = [table.requires_grad_() for table in tables(*shape)]
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients(shape, weighted):
+    given = [table.requires_grad_() for table in tables(*shape, weighted)]
     upstream = torch.randn(shape[:2], generator=torch.Generator().manual_seed(1))
     wanted = torch.autograd.grad(expected(*given), given, upstream.double())
-    found = native.shared_gradients(*(table.detach() for table in given), upstream)
+    q, w, c, *r = (table.detach() for table in given)
+    found = native.shared_gradients(q, w, c, upstream, *r)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
 

@@ -1,5 +1,6 @@
 // Weighted L1 comparisons, all float32 and row-major: score[b, n] = −Σ_d |q[b, d] − w[b, d] c[n, d]|, B queries,
-// N candidates, D features. Compiled by `native.py` with NVRTC, so nothing is included.
+// N candidates, D features. Compiled by `native.py` with NVRTC, so nothing is included. WEIGHTED: candidates have
+// weights r, too, and it is −Σ_d |q[b, d] r[n, d] − w[b, d] c[n, d]|; else r is not read.
 //
 // Scores. A block owns a tile of BM queries × BN candidates, a thread TM × TN of it in registers. BK features of the
 // tile's rows at a time are copied into shared memory (asynchronously, two buffers) and stored feature by feature, so
@@ -37,10 +38,10 @@ extern __shared__ float4 memory[];
 
 // ---------------------------------------------------------------------------------------------------- tiles of scores
 
-template <int BM, int BN, int TM, int TN, int BK, int UNROLL> struct Tile {
+template <int BM, int BN, int TM, int TN, int BK, int UNROLL, bool WEIGHTED> struct Tile {
     static constexpr int ACROSS = BN / (8 * TN);  // warps side by side; a warp is 4 × 8 threads
     static constexpr int THREADS = BM / (4 * TM) * ACROSS * 32;
-    static constexpr int LM = BM + 4, LN = BN + 4, BUFFER = BK * (2 * LM + LN);
+    static constexpr int LM = BM + 4, LN = BN + 4, BUFFER = BK * (2 * LM + (1 + WEIGHTED) * LN);
 
     float acc[TM][TN];
     int row, col;  // of this thread's first element
@@ -66,15 +67,16 @@ template <int BM, int BN, int TM, int TN, int BK, int UNROLL> struct Tile {
         }
     }
 
-    // acc = Σ |q − w c| over features `begin` to `end`.
-    __device__ void sum(const float *q, const float *w, const float *c, int m0, int n0, int B, int N, int D, int begin,
-                        int end) {
-        q += (long long)m0 * D, w += (long long)m0 * D, c += (long long)n0 * D;
+    // acc = Σ |q − w c|, or Σ |q r − w c|, over features `begin` to `end`.
+    __device__ void sum(const float *q, const float *w, const float *c, const float *r, int m0, int n0, int B, int N,
+                        int D, int begin, int end) {
+        q += (long long)m0 * D, w += (long long)m0 * D, c += (long long)n0 * D, r += (long long)n0 * D;
         unsigned to = address(memory);
         const auto stage_all = [&](int k0) {
             stage<BM>(to, q + k0, B - 1 - m0, D, end - k0);
             stage<BM>(to + BK * LM * 4, w + k0, B - 1 - m0, D, end - k0);
             stage<BN>(to + BK * LM * 8, c + k0, N - 1 - n0, D, end - k0);
+            if (WEIGHTED) stage<BN>(to + BK * (2 * LM + LN) * 4, r + k0, N - 1 - n0, D, end - k0);
         };
         const float *at = (const float *)memory;
         FOR(i, TM, 1) FOR(j, TN, 1) acc[i][j] = 0.0f;
@@ -88,15 +90,17 @@ template <int BM, int BN, int TM, int TN, int BK, int UNROLL> struct Tile {
             if (k0 + BK < end) stage_all(k0 + BK);
 #pragma unroll UNROLL
             for (int k = 0; k < BK; k++) {
-                float a[TM], b[TM], e[TN];
+                float a[TM], b[TM], e[TN], f[TN];
                 FOR(i, TM, 4) {
                     *(float4 *)(a + i) = *(const float4 *)(at + k * LM + row_of(i));
                     *(float4 *)(b + i) = *(const float4 *)(at + (BK + k) * LM + row_of(i));
                 }
-                FOR(j, TN, 4)
+                FOR(j, TN, 4) {
                     *(float4 *)(e + j) = *(const float4 *)(at + 2 * BK * LM + k * LN + col_of(j));
+                    if (WEIGHTED) *(float4 *)(f + j) = *(const float4 *)(at + BK * (2 * LM + LN) + k * LN + col_of(j));
+                }
                 FOR(i, TM, 1) FOR(j, TN, 1)
-                    acc[i][j] = __fadd_rn(acc[i][j], fabsf(__fmaf_rn(-b[i], e[j], a[i])));
+                    acc[i][j] = __fadd_rn(acc[i][j], fabsf(__fmaf_rn(-b[i], e[j], WEIGHTED ? a[i] * f[j] : a[i])));
             }
             at += ahead, ahead = -ahead;
         }
@@ -105,12 +109,12 @@ template <int BM, int BN, int TM, int TN, int BK, int UNROLL> struct Tile {
 };
 
 // Part `block z` of the scores, of [parts, B, N].
-template <int BM, int BN, int TM, int TN, int BK, int UNROLL, int BLOCKS>
-__global__ void __launch_bounds__(Tile<BM, BN, TM, TN, BK, UNROLL>::THREADS, BLOCKS)
-    scores(const float *q, const float *w, const float *c, float *out, int B, int N, int D, int chunk) {
-    Tile<BM, BN, TM, TN, BK, UNROLL> tile;
+template <int BM, int BN, int TM, int TN, int BK, int UNROLL, int BLOCKS, bool WEIGHTED>
+__global__ void __launch_bounds__(Tile<BM, BN, TM, TN, BK, UNROLL, WEIGHTED>::THREADS, BLOCKS)
+    scores(const float *q, const float *w, const float *c, const float *r, float *out, int B, int N, int D, int chunk) {
+    Tile<BM, BN, TM, TN, BK, UNROLL, WEIGHTED> tile;
     const int m0 = blockIdx.y * BM, n0 = blockIdx.x * BN, begin = blockIdx.z * chunk;
-    tile.sum(q, w, c, m0, n0, B, N, D, begin, min(begin + chunk, D));
+    tile.sum(q, w, c, r, m0, n0, B, N, D, begin, min(begin + chunk, D));
     out += (long long)blockIdx.z * B * N;
     FOR(i, TM, 1) FOR(j, TN, 4) {
         const int m = m0 + tile.row_of(i), n = n0 + tile.col_of(j);
@@ -130,11 +134,11 @@ __global__ void __launch_bounds__(Tile<BM, BN, TM, TN, BK, UNROLL>::THREADS, BLO
 // Adds to higher[b] and equal[b] how many candidates score above and as true[b]. Candidate n is entity first + n; left
 // out are entities own[b] and members[begin[b]:end[b]], which ascend.
 template <int BM, int BN, int TM, int TN, int BK, int UNROLL, int BLOCKS>
-__global__ void __launch_bounds__(Tile<BM, BN, TM, TN, BK, UNROLL>::THREADS, BLOCKS)
+__global__ void __launch_bounds__(Tile<BM, BN, TM, TN, BK, UNROLL, false>::THREADS, BLOCKS)
     count_above(const float *q, const float *w, const float *c, const float *true_score, const long long *begin,
                 const long long *end, const int *members, const long long *own, unsigned long long *higher,
                 unsigned long long *equal, int B, int N, int D, int first) {
-    typedef Tile<BM, BN, TM, TN, BK, UNROLL> T;
+    typedef Tile<BM, BN, TM, TN, BK, UNROLL, false> T;
     __shared__ unsigned hidden[BM][BN / 32];  // a bit for each element of the tile
     T tile;
     // Blocks start in the order x, y, z: some tiles of queries meet all candidates, then the next, out of the cache.
@@ -157,7 +161,7 @@ __global__ void __launch_bounds__(Tile<BM, BN, TM, TN, BK, UNROLL>::THREADS, BLO
         }
         for (; low < stop && members[low] < least + BN; low++) hide(members[low] - least);
     }
-    tile.sum(q, w, c, m0, n0, B, N, D, 0, D);
+    tile.sum(q, w, c, c, m0, n0, B, N, D, 0, D);
     FOR(i, TM, 1) {
         const int m = tile.row_of(i), b = m0 + m;
         const float reference = b < B ? true_score[b] : 0.0f;
@@ -209,11 +213,12 @@ __device__ __forceinline__ float flip(float value, float by) {  // value, negate
 }
 
 // Given g [B, N] and s = g sign(q − w c): dq = −Σ_n s and dw = Σ_n s c in dqw [tiles of candidates, 2, B, D], and
-// dc = Σ_b s w, over the queries of this block, in dc [chunks, N, D].
-template <int FT, int TN, int WARPS, int MB, int BLOCKS>
+// dc = Σ_b s w, over the queries of this block, in dc [chunks, N, D]. WEIGHTED: s = g sign(q r − w c), dq = −Σ_n s r, and
+// dc holds dr = −Σ_b s q, too, as [chunks, 2, N, D].
+template <int FT, int TN, int WARPS, int MB, int BLOCKS, bool WEIGHTED>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
-    gradients(const float *q, const float *w, const float *c, const float *g, float *dqw, float *dc, int B, int N,
-              int D, int chunk) {
+    gradients(const float *q, const float *w, const float *c, const float *r, const float *g, float *dqw, float *dc,
+              int B, int N, int D, int chunk) {
     constexpr int THREADS = WARPS * 32, BN = TN * WARPS, BD = 32 * FT;
     constexpr int BUFFER = MB * (BN + 2 * BD);  // g [MB, BN]; pairs of q and w [MB, BD]
     constexpr int ROWS = THREADS / BD, OWN = MB / ROWS, SUMS = MB * BD;  // queries copied at a time, how often
@@ -223,7 +228,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     const int row = tid / BD, d = d0 + tid % BD;  // what this thread copies and stores
     const int width = N % 4 == 0 && (unsigned long long)g % 16 == 0 ? 4 : 1;  // of its copies of g
     dqw += (long long)blockIdx.y * 2 * B * D;
-    dc += (long long)blockIdx.z * N * D;
+    dc += (long long)blockIdx.z * (1 + WEIGHTED) * N * D;
 
     const auto stage = [&](int m0, unsigned to) {
 #pragma unroll 4
@@ -258,11 +263,13 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     float *at = (float *)memory;  // the buffer that is read
     stage(first, address(at));
     fetch(first);
-    float e[FT][TN], de[FT][TN];
+    float e[FT][TN], de[FT][TN], h[FT][TN], dh[FT][TN];  // candidates and weights
     FOR(f, FT, 1) FOR(j, TN, 1) {
         const int n = n0 + warp * TN + j, d = d0 + f * 32 + lane;
-        e[f][j] = n < N && d < D ? c[n * D + d] : 0.0f;
-        de[f][j] = 0.0f;
+        const bool inside = n < N && d < D;
+        e[f][j] = inside ? c[n * D + d] : 0.0f;
+        h[f][j] = WEIGHTED && inside ? r[n * D + d] : 0.0f;
+        de[f][j] = dh[f][j] = 0.0f;
     }
     place(at);
     float2 *sums = (float2 *)(at + 2 * BUFFER);
@@ -285,10 +292,12 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
                 float s[4], v[4][FT];
                 *(float4 *)s = *(const float4 *)(up + j0);
 #define EACH FOR(k, 4, 1) FOR(f, FT, 1)  // step by step for four: instructions in a row then share an operand
-                EACH v[k][f] = flip(s[k], __fmaf_rn(-a[f].y, e[f][j0 + k], a[f].x));
-                EACH sum[f].x -= v[k][f];
+                EACH v[k][f] = WEIGHTED ? a[f].x * h[f][j0 + k] : a[f].x;
+                EACH v[k][f] = flip(s[k], __fmaf_rn(-a[f].y, e[f][j0 + k], v[k][f]));
+                EACH sum[f].x = WEIGHTED ? __fmaf_rn(-v[k][f], h[f][j0 + k], sum[f].x) : sum[f].x - v[k][f];
                 EACH sum[f].y = __fmaf_rn(v[k][f], e[f][j0 + k], sum[f].y);
                 EACH de[f][j0 + k] = __fmaf_rn(v[k][f], a[f].y, de[f][j0 + k]);
+                if (WEIGHTED) EACH dh[f][j0 + k] = __fmaf_rn(-v[k][f], a[f].x, dh[f][j0 + k]);
             }
             FOR(f, FT, 1) to[f * 32] = sum[f];
         }
@@ -300,7 +309,9 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     copies_done();
     FOR(f, FT, 1) FOR(j, TN, 1) {
         const int n = n0 + warp * TN + j, d = d0 + f * 32 + lane;
-        if (n < N && d < D) dc[n * D + d] = de[f][j];
+        if (n >= N || d >= D) continue;
+        dc[n * D + d] = de[f][j];
+        if (WEIGHTED) dc[(N + n) * D + d] = dh[f][j];
     }
 }
 

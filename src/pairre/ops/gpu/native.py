@@ -1,9 +1,10 @@
 """Kernels in CUDA C++ (`native.cu`) for the comparisons that are bound by arithmetic, compiled on demand with NVRTC.
 
 B queries q and scales w [B, D], N candidates c [N, D], all float32 and contiguous. A score is −Σ |q − w c| over the D
-features. Results are the same bit for bit from run to run, and every score that is not split over D (`parts` of 1) is
-the same whichever function computes it. All launches go to the current stream and may be captured in a graph, once
-each function has run before with such shapes (that compiles it).
+features, or where candidates have weights r [N, D], −Σ |q r − w c|. Results are the same bit for bit from run to run,
+and every score that is not split over D (`parts` of 1) is the same whichever function computes it. All launches go to
+the current stream and may be captured in a graph, once each function has run before with such shapes, which compiles
+it.
 """
 
 from __future__ import annotations
@@ -162,9 +163,8 @@ class _Tile(NamedTuple):
     def threads(self) -> int:
         return self.rows // self.thread_rows * (self.cols // self.thread_cols)
 
-    @property
-    def shared(self) -> int:
-        return 8 * self.depth * (2 * (self.rows + 4) + self.cols + 4)
+    def shared(self, weighted: bool = False) -> int:
+        return 8 * self.depth * (2 * (self.rows + 4) + (1 + weighted) * (self.cols + 4))
 
 
 class _Strip(NamedTuple):
@@ -186,11 +186,11 @@ _MEDIUM = _Tile(64, 128, 8, 8, 16, 4, 3)
 _SMALL = _Tile(64, 64, 4, 8, 16, 4, 6)
 _TINY = _Tile(32, 32, 4, 4, 16, 16, 8)
 _WIDE_STRIP = _Strip(1, 32, 8, 16, 2)
-_STRIP = _Strip(1, 16, 8, 8, 2)
+_STRIP = _Strip(1, 16, 8, 8, 2)  # also where candidates have weights, which take registers, too
 
 
-def _kernel(name: str, shape: _Tile | _Strip) -> str:
-    return f"{name}<{','.join(map(str, shape))}>"
+def _kernel(name: str, shape: _Tile | _Strip, *flags: bool) -> str:
+    return f"{name}<{','.join(str(value).lower() for value in (*shape, *flags))}>"
 
 
 def _blocks(number: int, size: int) -> int:
@@ -213,12 +213,13 @@ def _add_parts(*lists: tuple[Tensor, Tensor]) -> None:
         _launch("add_parts", (_blocks(size, 256), 1, 1), 256, 0, *arguments, *(*lists[0], 0, 0)[: 8 - len(arguments)])
 
 
-def _scores(q: Tensor, w: Tensor, c: Tensor, tile: _Tile, parts: int) -> Tensor:
+def _scores(q: Tensor, w: Tensor, c: Tensor, tile: _Tile, parts: int, r: Tensor | None = None) -> Tensor:
     (num_q, dim), num_c = q.shape, len(c)
     chunk = dim if parts == 1 else _blocks(dim, 16 * parts) * 16
     out = q.new_empty(max(_blocks(dim, max(chunk, 1)), 1), num_q, num_c)
     grid = _blocks(num_c, tile.cols), _blocks(num_q, tile.rows), len(out)
-    _launch(_kernel("scores", tile), grid, tile.threads, tile.shared, q, w, c, out, num_q, num_c, dim, chunk)
+    name, tables = _kernel("scores", tile, r is not None), (q, w, c, c if r is None else r, out)
+    _launch(name, grid, tile.threads, tile.shared(r is not None), *tables, num_q, num_c, dim, chunk)
     if len(out) == 1:
         return out[0]
     total = torch.empty_like(out[0])
@@ -237,12 +238,12 @@ def _score_plan(num_q: int, num_c: int, dim: int, split: bool, device: int) -> t
     return _TINY, 1
 
 
-def shared_scores(q: Tensor, w: Tensor, c: Tensor, parts: int | None) -> Tensor:
+def shared_scores(q: Tensor, w: Tensor, c: Tensor, parts: int | None, r: Tensor | None = None) -> Tensor:
     """Scores [B, N]; each sum over D in so many parts, in as many as fill the GPU if None."""
     if len(q) == 0 or len(c) == 0:
         return q.new_empty(len(q), len(c))
     tile, chosen = _score_plan(len(q), len(c), q.shape[1], parts is None, q.get_device())
-    return _scores(q, w, c, tile, parts or chosen)
+    return _scores(q, w, c, tile, parts or chosen, r)
 
 
 @functools.lru_cache(1024)
@@ -258,28 +259,29 @@ def _chunks(num_q: int, strips: int, strip: _Strip, device: int) -> int:
 
 
 def _gradients(
-    q: Tensor, w: Tensor, c: Tensor, g: Tensor, strip: _Strip, chunks: int | None
-) -> tuple[Tensor, Tensor, Tensor]:
+    q: Tensor, w: Tensor, c: Tensor, g: Tensor, strip: _Strip, chunks: int | None, r: Tensor | None = None
+) -> tuple[Tensor, ...]:
     (num_q, dim), num_c = q.shape, len(c)
-    assert max(2 * num_q * dim, num_c * dim, num_q * num_c) < 2**31
+    assert max(2 * num_q * dim, 2 * num_c * dim, num_q * num_c) < 2**31
     across, tiles = _blocks(dim, 32 * strip.features), _blocks(num_c, strip.candidates * strip.warps)
     if chunks is None:
         chunks = _chunks(num_q, across * tiles, strip, q.get_device())
     chunk = _blocks(num_q, chunks)
     grid = across, tiles, _blocks(num_q, chunk)
-    parts = q.new_empty(tiles, 2, num_q, dim), q.new_empty(grid[2], num_c, dim)
+    parts = q.new_empty(tiles, 2, num_q, dim), q.new_empty(grid[2], 1 if r is None else 2, num_c, dim)
     sizes = num_q, num_c, dim, chunk
-    _launch(_kernel("gradients", strip), grid, 32 * strip.warps, strip.shared, q, w, c, g, *parts, *sizes)
+    name, tables = _kernel("gradients", strip, r is not None), (q, w, c, c if r is None else r, g, *parts)
+    _launch(name, grid, 32 * strip.warps, strip.shared, *tables, *sizes)
     sums = [p[0] if len(p) == 1 else torch.empty_like(p[0]) for p in parts]
     _add_parts(*((p, total) for p, total in zip(parts, sums, strict=True) if len(p) > 1))
-    return sums[0][0], sums[0][1], sums[1]
+    return *sums[0], *sums[1]
 
 
-def shared_gradients(q: Tensor, w: Tensor, c: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of q, w and c, given those of the scores, g [B, N]; at 0, |x| has the slope its sign bit says."""
+def shared_gradients(q: Tensor, w: Tensor, c: Tensor, g: Tensor, r: Tensor | None = None) -> tuple[Tensor, ...]:
+    """Gradients of q, w, c and any r; g [B, N] are those of scores. At 0, |x| has the slope its sign bit says."""
     if len(q) == 0 or len(c) == 0:
-        return torch.zeros_like(q), torch.zeros_like(w), torch.zeros_like(c)
-    return _gradients(q, w, c, g, _WIDE_STRIP if len(c) > 128 else _STRIP, None)
+        return tuple(torch.zeros_like(table) for table in (q, w, c, r) if table is not None)
+    return _gradients(q, w, c, g, _WIDE_STRIP if len(c) > 128 and r is None else _STRIP, None, r)
 
 
 def count_above(
@@ -306,7 +308,7 @@ def count_above(
         down, lists = _blocks(len(q), _LARGE.rows), (true, begin, end, members, own, higher, equal)
         grid = min(down, 16), _blocks(len(c), _LARGE.cols), _blocks(down, 16)
         name, sizes = _kernel("count_above", _LARGE), (len(q), len(c), q.shape[1], first)
-        _launch(name, grid, _LARGE.threads, _LARGE.shared, q, w, c, *lists, *sizes)
+        _launch(name, grid, _LARGE.threads, _LARGE.shared(), q, w, c, *lists, *sizes)
 
 
 def true_scores(q: Tensor, w: Tensor, c: Tensor) -> Tensor:

@@ -21,16 +21,20 @@ from pairre.ops.reference.compare import Kind
 
 class _WeightedL1(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, scale: Tensor, candidates: Tensor, may_split: bool) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, scale: Tensor, candidates: Tensor, weights: Tensor | None, may_split: bool
+    ) -> Tensor:
         tables = query.contiguous(), scale.contiguous(), candidates.contiguous()
-        ctx.save_for_backward(*tables)
-        return native.shared_scores(*tables, None if may_split else 1)
+        weights = None if weights is None else weights.contiguous()
+        ctx.save_for_backward(*tables, weights)
+        return native.shared_scores(*tables, None if may_split else 1, weights)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        q, w, c = ctx.saved_tensors
-        return *native.shared_gradients(q, w, c, gradient.contiguous()), None
+        q, w, c, r = ctx.saved_tensors
+        gradients = native.shared_gradients(q, w, c, gradient.contiguous(), r)
+        return *gradients, *[None] * (5 - len(gradients))
 
 
 def _native(kind: Kind, *tables: Tensor | None) -> bool:
@@ -48,9 +52,9 @@ def compare(
     weights: Tensor | None = None,
 ) -> Tensor:
     """As `reference.compare`, in float32."""
-    tables = (query, scale, candidates)
-    if ids is not None or weights is not None or not _native(kind, *tables):
-        return triton_compare(kind, *tables, ids, weights)
+    if ids is not None or not _native(kind, query, scale, candidates, *([] if weights is None else [weights])):
+        return triton_compare(kind, query, scale, candidates, ids, weights)
+    tables = (query, scale, candidates, weights)
     needed = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tables)
     scores: Tensor = _WeightedL1.apply(*tables, needed)  # type: ignore[no-untyped-call]
     return scores
