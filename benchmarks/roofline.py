@@ -316,20 +316,6 @@ def triton_forms(bench: Bench) -> None:
     call, total = functools.partial(differentiate, own, (q, w, c), g), 2 * moved + size(q, w, c)
     bench.time("triton l1 own forward + backward", shape, call, both(forward, backward), elements, total, text)
 
-    shape = (BATCH, RELATIONS, DIM)
-    q, w, c, r = normal(BATCH, DIM), normal(BATCH, DIM), normal(RELATIONS, DIM), normal(RELATIONS, DIM)
-    g, elements = normal(BATCH, RELATIONS), math.prod(shape)
-    moved, more, less = size(q, w, c, r, g), {"forward": 3}, {"backward": 7}
-    text = "x FMUL FFMA, Σ FADD; x FMUL FFMA, sign LOP3, four gradients FFMA"
-    call = functools.partial(compare, q, w, c, None, r)
-    bench.time("triton l1 weights forward", shape, call, more, elements, moved, text)
-
-    def weighted(q: Tensor, w: Tensor, c: Tensor, r: Tensor) -> Tensor:
-        return compare(q, w, c, None, r)
-
-    call, total = functools.partial(differentiate, weighted, (q, w, c, r), g), 2 * moved + size(q, w, c, r)
-    bench.time("triton l1 weights forward + backward", shape, call, both(more, less), elements, total, text)
-
     for num_q, _, dim in SHAPES:
         q, w, c, g = normal(num_q, dim), normal(num_q, dim), normal(num_q, dim), normal(num_q)
         shape, moved = (num_q, dim), size(q, w, c, g)
@@ -337,6 +323,28 @@ def triton_forms(bench: Bench) -> None:
         bench.time("triton l1 pairs forward", shape, call, forward, q.numel(), moved)
         call, total = functools.partial(differentiate, pairs, (q, w, c), g), 2 * moved + size(q, w, c)
         bench.time("triton l1 pairs forward + backward", shape, call, both(forward, backward), q.numel(), total)
+
+
+def candidates_with_weights(bench: Bench) -> None:
+    """Both ways to compare pairs of entities with all relations."""
+    shape = (BATCH, RELATIONS, DIM)
+    q, w, c, r = normal(BATCH, DIM), normal(BATCH, DIM), normal(RELATIONS, DIM), normal(RELATIONS, DIM)
+    g, elements = normal(BATCH, RELATIONS), math.prod(shape)
+    moved, total, more, less = size(q, w, c, r, g), size(q, w, c, r), {"forward": 3}, {"backward": 7}
+    text = "x FMUL FFMA, Σ FADD; x FMUL FFMA, sign LOP3, four gradients FFMA"
+    scores = functools.partial(native.shared_scores, q, w, c, None, r)
+    bench.time("native scores l1 weights", shape, scores, more, elements, moved, text)
+    gradients = functools.partial(native.shared_gradients, q, w, c, g, r)
+    bench.time("native gradients l1 weights", shape, gradients, less, elements, moved + total, text)
+    call = functools.partial(triton_compare.compare, "l1", q, w, c, None, r)
+    bench.time("triton l1 weights forward", shape, call, more, elements, moved, text)
+
+    def weighted(q: Tensor, w: Tensor, c: Tensor, r: Tensor) -> Tensor:
+        return triton_compare.compare("l1", q, w, c, None, r)
+
+    call = functools.partial(differentiate, weighted, (q, w, c, r), g)
+    name = "triton l1 weights forward + backward"
+    bench.time(name, shape, call, both(more, less), elements, 2 * moved + total, text)
 
 
 def evaluation(bench: Bench) -> None:
@@ -487,6 +495,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "modulus": functools.partial(triton_shared, "modulus"),
     "dot": functools.partial(triton_shared, "dot"),
     "forms": triton_forms,
+    "weights": candidates_with_weights,
     "evaluation": evaluation,
     "entities": functools.partial(rows, "entity", 2 * BATCH + NEGATIVES, ENTITIES, DIM, MISSED),
     "relations": functools.partial(rows, "relation", BATCH, RELATIONS, 2 * DIM, 0),
