@@ -113,13 +113,13 @@ def test_differences_are_listed():
     assert Recipe().differences(Recipe()) == []
 
 
-@pytest.mark.parametrize("missing", range(3))
+@pytest.mark.parametrize("missing", range(4))
 def test_k_vs_all_asks_each_question_once_of_all_entities(graph, missing):
-    needed = ["sampling.negatives=0", "loss.weighting=false", "sampling.filter=true"]
-    other = ["sampling.negatives=8", "loss.weighting=true", "sampling.filter=false"]
+    needed = ["sampling.negatives=0", "loss.weighting=false", "sampling.filter=true", "loss.flattening=0"]
+    other = ["sampling.negatives=8", "loss.weighting=true", "sampling.filter=false", "loss.flattening=0.2"]
     assert resolve(graph, None, ["loss.name=k-vs-all", *needed]).loss.name == "k-vs-all"
     needed[missing] = other[missing]
-    with pytest.raises(RecipeError, match=r"negatives to 0, loss\.weighting to false and sampling\.filter"):
+    with pytest.raises(RecipeError, match=r"negatives and loss\.flattening to 0, loss\.weighting to false"):
         resolve(graph, None, ["loss.name=k-vs-all", *needed])
 
 

@@ -101,8 +101,24 @@ def test_weights_are_those_of_the_paper(graph, quick):
         expected.append((tails + heads + 6) ** -0.5)
     expected = torch.tensor(expected)
     torch.testing.assert_close(batch.weight, expected)
+    sampler = Sampler(graph, quick, CPU)
+    assert sampler.plans["tail"].weight is sampler.plans["head"].weight  # kept once
     flat = draw(Sampler(graph, override(quick, ["loss.weighting=false"]), CPU), 0).weight
     torch.testing.assert_close(flat, torch.ones(32))
+
+
+@pytest.mark.parametrize("power", [0.2, 1.0])
+def test_flattening_counts_the_answers_to_what_a_step_asks(graph, quick, power):
+    sampler = Sampler(graph, override(quick, ["loss.weighting=false", f"loss.flattening={power}"]), CPU)
+    train = graph.train.tolist()
+    for step, asked in ((0, (0, 1)), (1, (1, 2))):
+        batch = draw(sampler, step)
+        answers = [
+            sum(all(other[column] == triple[column] for column in asked) for other in train)
+            for triple in triples(batch).tolist()
+        ]
+        assert max(answers) > 1
+        torch.testing.assert_close(batch.weight, torch.tensor(answers).float().pow(-power))
 
 
 def test_a_batch_larger_than_train_is_all_of_train(graph, quick):

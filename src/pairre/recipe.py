@@ -68,6 +68,11 @@ class LossRecipe:
         0.0, "weight of the same loss over all relations between the two entities, beside that over entities", low=0
     )
     weighting: bool = _key(True, "weigh a positive by 1 / sqrt(its known tails + its known heads + 6)")
+    flattening: float = _key(
+        0.0,
+        "weigh a positive by 1 / (known answers to what its step asks) ** this; with 1, questions count alike",
+        low=0,
+    )
 
 
 @dataclass(frozen=True)
@@ -184,10 +189,11 @@ def resolve(graph: Graph, recipe: str | Path | Recipe | None = None, overrides: 
         base = load_recipe(recipe)
     resolved = override(base, overrides)
     model, loss, sampling = resolved.model, resolved.loss, resolved.sampling
-    if loss.name == "k-vs-all" and (sampling.negatives or loss.weighting or not sampling.filter):
+    weighted = loss.weighting or loss.flattening
+    if loss.name == "k-vs-all" and (sampling.negatives or weighted or not sampling.filter):
         raise RecipeError(
             "loss.name: k-vs-all asks each question once, of all entities: "
-            "set sampling.negatives to 0, loss.weighting to false and sampling.filter to true"
+            "set sampling.negatives and loss.flattening to 0, loss.weighting to false and sampling.filter to true"
         )
     if sampling.typed and not graph.types:
         raise RecipeError(f"sampling.typed: {graph.name} has no types of entities")

@@ -16,7 +16,7 @@ from pairre.graph import Graph, Side
 from pairre.graph.index import COLUMN, KnownTriples
 from pairre.ops.reference.batch import Plan
 from pairre.randomness import key
-from pairre.recipe import Recipe
+from pairre.recipe import LossRecipe, Recipe
 
 SIDES: tuple[Side, Side] = ("tail", "head")
 
@@ -53,12 +53,13 @@ class Sampler:
         self.kind = _type_ranges(graph).to(device) if recipe.sampling.typed else None
         self.relations = torch.arange(graph.num_relations, device=device)
         num_sets = -(-self.batch_size // self.share)
-        most = max(map(len, positives.values()))
-        weight = self._weights(triples) if recipe.loss.weighting else torch.ones(most, device=device)
+        weights = {side: self._weights(positives[side], side, recipe.loss) for side in SIDES}
+        if not whole_rows and recipe.loss.flattening == 0:  # then they are equal, and one need not be kept
+            weights["head"] = weights["tail"]
         self.plans = {
             side: Plan(
                 triples=drawn,
-                weight=weight[: len(drawn)],
+                weight=weights[side],
                 batch=self.batch_size,
                 num_negatives=num_sets * self.num_negatives,
                 num_entities=graph.num_entities,
@@ -78,12 +79,16 @@ class Sampler:
         triples = torch.cat([asked.int(), index.members[index.offsets[:-1], None]], 1)
         return triples if side == "tail" else triples.flip(1)
 
-    def _weights(self, triples: Tensor) -> Tensor:
-        """1 / sqrt(#(h, r, ·) + #(·, r, t) + 6) for each training triple."""
+    def _weights(self, triples: Tensor, side: Side, recipe: LossRecipe) -> Tensor:
+        """What each positive counts in steps that corrupt `side`."""
         parts = []
         for part in torch.split(triples, 1 << 24):
-            count = self.known.count(part, "tail") + self.known.count(part, "head")
-            parts.append((count + 6).double().sqrt().reciprocal().float())  # by way of float64: the same everywhere
+            weight = torch.ones(len(part), dtype=torch.float64, device=part.device)  # the same on every device
+            if recipe.weighting:
+                weight /= (self.known.count(part, "tail") + self.known.count(part, "head") + 6).double().sqrt()
+            if recipe.flattening:
+                weight /= self.known.count(part, side).double().pow(recipe.flattening)
+            parts.append(weight.float())
         return torch.cat(parts)
 
     def batch(self, side: Side, clock: Tensor) -> Batch:
