@@ -53,9 +53,10 @@ class Sampler:
         self.kind = _type_ranges(graph).to(device) if recipe.sampling.typed else None
         self.relations = torch.arange(graph.num_relations, device=device)
         num_sets = -(-self.batch_size // self.share)
-        weights = {side: self._weights(positives[side], side, recipe.loss) for side in SIDES}
-        if not whole_rows and recipe.loss.flattening == 0:  # then they are equal, and one need not be kept
-            weights["head"] = weights["tail"]
+        alike = not whole_rows and recipe.loss.flattening == 0  # then the weights of both sides are kept once
+        tails = self._weights(positives["tail"], "tail", recipe.loss)
+        heads = tails if alike else self._weights(positives["head"], "head", recipe.loss)
+        weights = {"tail": tails, "head": heads}
         self.plans = {
             side: Plan(
                 triples=drawn,
