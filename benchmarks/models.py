@@ -5,8 +5,8 @@ test triples; with `--recipes` the best is written as `src/pairre/recipes/MODEL.
 seeds and ranked on test, once. The baseline counts: an entity scores by how often train has it on that side of that
 relation.
 
-`fb15k-237`: the recipes `fb15k-237-MODEL`, chosen on its validation split, on test beside the figures of the paper's
-table.
+`fb15k-237`: the recipes `fb15k-237-MODEL`, each of which says how it was chosen, on test beside the figures of the
+paper's table.
 
     PAIRRE_DATA=… python benchmarks/models.py small|fb15k-237 [MODEL …] [--jobs N] [--recipes] [--keep | --json FILE]
 """

@@ -42,7 +42,7 @@ _RESULTS = """
 ## What they reach
 
 Test MRR, mean ± standard deviation over seeds (one seed where there is none), each with its own recipe: `MODEL` on the
-small graphs, `fb15k-237-MODEL` on FB15k-237. All recipes were chosen on validation data
+small graphs, `fb15k-237-MODEL` on FB15k-237. None was chosen by test data; each says how it was
 (`benchmarks/models.py`; {files}). Counting ranks an entity by how often train has it on that side of that relation.
 
 """
