@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from pairre.errors import RecipeError
 from pairre.models import model_class
+from pairre.models.base import Sets
 from pairre.recipe import override
 from pairre.runs import build_model
 from pairre.trainer import Trainer
@@ -99,6 +100,26 @@ def test_the_context_of_gc_ote_is_what_its_links_say(graph, make):
                 turned.append(moved * (scale if way == 0 else -scale).exp())
             expected.append(torch.stack(turned).mean(0))
         torch.testing.assert_close(encoded[entity], torch.cat(expected))
+
+
+@pytest.mark.parametrize("side", ["tail", "head"])
+def test_a_step_of_gc_ote_scores_what_ranking_scores(graph, make, side):
+    """Where a step draws all links: those who ask need none, and negatives hide none."""
+    model = make("gc-ote").double()
+    triples, others = graph.train[:6].long(), torch.arange(graph.num_entities)
+    column = 2 if side == "tail" else 0
+    expected = model.score_candidates(triples, side, others)
+    model.train()
+    model.sampled = len(graph.train)
+    asked = {"entity": torch.cat([triples[:, 2 - column], triples[:, column], others]), "relation": triples[:, 1]}
+    gradients = []
+    for model.chunk in (1000, 5):  # in one piece, and in pieces that are computed again for the gradient
+        wanted, encoded = model.reads(side, asked)
+        entity, relation = encoded({name: getattr(model, name)[ids] for name, ids in wanted.items()})
+        _, scores = model.batch_scores(side, entity, relation, Sets(1, len(triples)))
+        torch.testing.assert_close(scores, expected)
+        gradients.append(torch.autograd.grad(scores.sum(), [model.entity, model.relation]))
+    torch.testing.assert_close(*gradients)
 
 
 def test_dropout_is_a_function_of_the_step(graph, make):

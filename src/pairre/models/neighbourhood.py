@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -35,6 +36,11 @@ class Links:
     def __getitem__(self, part: slice) -> Links:
         return Links(self.entity[part], self.relation[part], self.there[part], self.ways)
 
+    def none(self) -> Links:
+        """No links, of no way."""
+        nothing = self.entity[:, :0]
+        return Links(nothing, nothing, nothing.bool(), ())
+
 
 class Neighbourhood(Model):
     """A model whose entities are encoded from their rows and those of their neighbours before anything is scored.
@@ -47,6 +53,7 @@ class Neighbourhood(Model):
     sampled: ClassVar[int] = 8  # K in training
     ranked: ClassVar[int] = 64  # K at most, elsewhere
     encoded_parts: ClassVar[dict[str, Width]] = {"vector": 1}  # of an entity after encoding
+    anchors: ClassVar[bool] = True  # whether an entity that asks is encoded, too
     chunk: ClassVar[int] = 1 << 12  # entities encoded at a time
     first: Tensor  # [2, E + 1]: where the links of an entity begin
     others: Tensor  # [2, N]: who is at their other end
@@ -114,6 +121,8 @@ class Neighbourhood(Model):
         """The rows of the batch, of the entities' neighbours, and of all relations."""
         own, asked = ids["entity"], ids["relation"]
         links = self._without(self.links(own, self.ways(side)), side, own[: 2 * len(asked)], asked)
+        alone = 0 if self.anchors else len(asked)
+        links = links[alone:]
         wanted = {
             "entity": torch.cat([own, links.entity.flatten()]),
             "relation": torch.arange(len(self.relation), device=own.device),
@@ -122,11 +131,13 @@ class Neighbourhood(Model):
         def make(rows: Ids) -> tuple[Tensor, Tensor]:
             relation = self.prepare_relations(rows["relation"])
             entity, near = rows["entity"][: len(own)], rows["entity"][len(own) :].view(*links.entity.shape, -1)
-            parts = []
-            for start in range(0, len(own), self.chunk):
+            parts = [self.encode(entity[:alone], near[:0], links.none(), relation)] if alone else []
+            encode = self.encode
+            if len(links.entity) > self.chunk:  # then computed again for the gradient, so that memory stays bounded
+                encode = partial(checkpoint, self.encode, use_reentrant=False, preserve_rng_state=False)
+            for start in range(0, len(links.entity), self.chunk):
                 part = slice(start, start + self.chunk)
-                inputs = (entity[part], near[part], links[part], relation)
-                parts.append(checkpoint(self.encode, *inputs, use_reentrant=False, preserve_rng_state=False))
+                parts.append(encode(entity[alone:][part], near[part], links[part], relation))
             return torch.cat(parts), F.embedding(asked, relation)
 
         return wanted, make
@@ -195,6 +206,7 @@ class GCOTE(Neighbourhood, OTE):
     name = "gc-ote"
     formula = "−Σ_g (‖e^{s} ∘ Φ(M) h − t‖₂ + ‖e^{s} ∘ Φ(M) h − context of t‖₂) over groups of features"
     encoded_parts = {"vector": 1, "into": 1, "out": 1}
+    anchors = False
     sampled = 4
     ranked = 16
     chunk = 1 << 11
