@@ -14,7 +14,7 @@ LAYERS = [
     {"graph"},
     {"recipe", "rules"},
     {"ops"},
-    {"models", "losses", "sampling", "optim", "ruled"},
+    {"models", "losses", "sampling", "optim", "average", "ruled"},
     {"runs", "display"},
     {"evaluate", "merge", "predict"},
     {"patterns"},

@@ -37,6 +37,7 @@ VARIANTS = [
     ["train.rows=touched"],
     ["train.schedule=step"],
     ["train.schedule=cosine", "train.warmup=20"],
+    ["train.schedule=constant", "train.average=0.5"],
     ["regularizer.name=n3", "regularizer.weight=1e-4"],
     ["regularizer.name=l2", "regularizer.weight=1e-4"],
     [

@@ -121,6 +121,7 @@ class TrainRecipe:
         "`linear` or `cosine` to 0",
     )
     warmup: int = _key(0, "steps over which the rate rises from 0", low=0)
+    average: float = _key(0.0, "share of the steps, the last ones, whose weights are averaged; 0 means none", low=0)
     optimizer: Literal["adam", "adagrad"] = _key("adam", "`adam` or row-wise `adagrad` (one accumulator a row)")
     rows: Literal["all", "touched"] = _key(
         "all", "`all`: Adam moves every row each step; `touched`: only the rows of the batch, for large graphs"
@@ -203,6 +204,8 @@ def resolve(graph: Graph, recipe: str | Path | Recipe | None = None, overrides: 
         raise RecipeError(f"loss.smoothing: a share below 1 expected, not {loss.smoothing}")
     if any(share >= 1 for share in model.dropout):
         raise RecipeError(f"model.dropout: shares below 1 expected, not {max(model.dropout)}")
+    if resolved.train.average > 1:
+        raise RecipeError(f"train.average: a share of at most 1 expected, not {resolved.train.average}")
     return resolved
 
 
@@ -211,7 +214,7 @@ def default_recipe(graph: Graph) -> Recipe:
     num_train = len(graph.train)
     small, medium = num_train < 20_000, num_train < 200_000
     return Recipe(
-        loss=LossRecipe(margin=6.0 if small else 9.0),
+        loss=LossRecipe(margin=6.0 if small else 9.0, weighting=False, flattening=0.5),
         sampling=SamplingRecipe(negatives=min(256, graph.num_entities)),
         train=TrainRecipe(
             batch=min(1024, num_train),

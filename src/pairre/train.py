@@ -251,10 +251,12 @@ class Loop:
             log.warning("%s has no valid split: no early stopping, the last weights are kept", self.trainer.graph.name)
         yield from self._steps(stop)
         self.trainer.settle()
-        if self.folder:
-            self.checkpoint()
-            if len(self.valid) == 0:
+        self.checkpoint()
+        if len(self.valid) == 0:
+            self.trainer.end()
+            if self.folder:
                 self.folder.save_model(self.trainer.model)
+        if self.folder:
             self.folder.load_model(self.trainer.model)
         elif self._best:
             self.trainer.model.load_state_dict(self._best)
@@ -293,7 +295,10 @@ class Loop:
 
     def validate(self) -> None:
         """Rank the validation triples; keep the weights if they are the best so far."""
-        self.trainer.settle()
+        with self.trainer.averaged():
+            self._validate()
+
+    def _validate(self) -> None:
         self.trainer.check_finite()
         ranks = evaluate_triples(self.trainer.model, self.valid, self.trainer.graph.known, given=self.given)
         both = summarise(ranks)["both"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from pairre.average import Average
 from pairre.device import Aside, Recorded
 from pairre.errors import RecipeError, TrainingError
 from pairre.graph import Graph, Side
@@ -42,6 +44,8 @@ class Trainer:
         if self.rules:
             self.tables["relation"] = self.rules.table
         self.optimizers = {name: make_optimizer(table, recipe.train) for name, table in self.tables.items()}
+        self._kept = {**self.model.state_dict(), **self.tables}  # what a checkpoint holds of the model
+        self.average = Average(self._kept, recipe.train) if recipe.train.average else None
         self.clock = torch.zeros((), dtype=torch.int64, device=device)
         self.model.clock = self.clock
         self._weights = (
@@ -71,13 +75,17 @@ class Trainer:
             if number == restart:
                 for optimizer in self.optimizers.values():
                     optimizer.restart(self.clock)
-            whole = all(step.is_warm for step in self._steps) and number % 2 == 0 and number + self.block <= end
+            room = min(end - number, self.average.wait(number)) if self.average else end - number
+            whole = all(step.is_warm for step in self._steps) and number % 2 == 0 and self.block <= room
             if whole and not number < restart < number + self.block:
                 self._block()
                 self.progress.step += self.block
             else:
                 self._steps[number % 2]()
                 self.progress.step += 1
+            if self.average and self.average.due(self.progress.step):
+                self.settle()
+                self.average.look(self.progress.step)
 
     def _several(self) -> None:
         """Steps enough that launching them costs the host little."""
@@ -180,6 +188,24 @@ class Trainer:
         if self.rules:
             self.rules.settle()
 
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model settled, with the mean of its weights where there is one already."""
+        self.settle()
+        if not (self.average and self.average.looks(self.progress.step)):
+            yield
+            return
+        with self.average.instead():
+            self.settle()
+            yield
+        self.settle()
+
+    def end(self) -> None:
+        """Leave the mean of its weights in the model, where they are averaged."""
+        if self.average:
+            self.average.use()
+            self.settle()
+
     def check_finite(self) -> None:
         """Refuse to let weights be stored that are good for nothing."""
         for name, table in self.tables.items():
@@ -191,7 +217,9 @@ class Trainer:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a checkpoint holds: weights and optimiser state, by name."""
-        named = {f"model.{name}": value for name, value in (self.model.state_dict() | self.tables).items()}
+        named = {f"model.{name}": value for name, value in self._kept.items()}
+        if self.average:
+            named |= {f"average.{name}": value for name, value in self.average.means.items()}
         for table, optimizer in self.optimizers.items():
             named |= {f"optimizer.{table}.{name}": value for name, value in optimizer.state.items()}
         return named

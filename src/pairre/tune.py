@@ -55,6 +55,7 @@ DEFAULT_SPACE: Space = {  # for PairRE on a graph that nobody has tuned
     "train.lr": Range(1e-4, 2e-2, log=True),
     "loss.margin": Choices((3.0, 6.0, 9.0, 12.0, 15.0)),
     "loss.temperature": Choices((0.5, 1.0, 2.0)),
+    "loss.flattening": Range(0.0, 1.0),
     "model.dim": Choices((100, 200, 400)),
 }
 
