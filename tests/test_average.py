@@ -63,6 +63,10 @@ def test_the_mean_is_that_of_the_last_weights(graph, recipe, rules, settings):
     for name, value in trainer.model.state_dict().items():
         assert torch.equal(value, last[name])
         assert not torch.equal(value, made[name])
+    with pytest.raises(ZeroDivisionError), trainer.averaged():
+        _ = 1 / 0
+    for name, value in trainer.model.state_dict().items():
+        assert torch.equal(value, last[name])
     trainer.end()
     for name, value in trainer.model.state_dict().items():
         assert torch.equal(value, made[name])

@@ -15,7 +15,7 @@ import torch
 from pairre import load_recipe, train
 from pairre.errors import GraphError, MissingExtraError, RecipeError, RunError, TrainingError
 from pairre.models import Model
-from pairre.recipe import from_values
+from pairre.recipe import from_values, override
 from pairre.tune import DEFAULT_SPACE, Choices, Range, TuningInterruptedError, load_space, read_space, tune
 
 pytest.importorskip("optuna", reason="the extra `tune` is not installed")
@@ -137,6 +137,18 @@ def test_a_set_key_is_not_tuned(graph, tmp_path):
     assert found.recipe.loss.margin == 4
     with pytest.raises(RecipeError, match="nothing is left to tune"):
         run(graph, tmp_path / "none", overrides=["loss.margin=4", "train.lr=0.1"])
+
+
+def test_recipes_that_weigh_otherwise_keep_their_weights(graph, tmp_path):
+    """Also one whose loss allows none; its trial would fail."""
+    asks_all = ["loss.name=k-vs-all", "loss.weighting=false", "sampling.negatives=0"]
+    for name, settings, flattened in (
+        ("paper", [], False),
+        ("all", asks_all, False),
+        ("flattened", ["loss.flattening=0.5", "loss.weighting=false"], True),
+    ):
+        found, _ = run(graph, tmp_path / name, trials=1, recipe=override(QUICK, settings), space=None)
+        assert found.settings.keys() == DEFAULT_SPACE.keys() - (set() if flattened else {"loss.flattening"})
 
 
 def test_the_default_space_is_that_of_the_guide():

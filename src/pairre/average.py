@@ -1,4 +1,4 @@
-"""The mean of weights over the end of a run: where the learning rate stays high, better than any of them."""
+"""The mean of weights over the end of a run, which can do what a falling learning rate does."""
 
 from __future__ import annotations
 

@@ -195,10 +195,12 @@ class Trainer:
         if not (self.average and self.average.looks(self.progress.step)):
             yield
             return
-        with self.average.instead():
-            self.settle()
-            yield
-        self.settle()
+        try:
+            with self.average.instead():
+                self.settle()
+                yield
+        finally:
+            self.settle()  # again what the rules make of the weights
 
     def end(self) -> None:
         """Leave the mean of its weights in the model, where they are averaged."""

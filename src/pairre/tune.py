@@ -162,6 +162,8 @@ def tune(
     base = resolve(graph, recipe, overrides)
     ranges = DEFAULT_SPACE if space is None else space if isinstance(space, dict) else load_space(space)
     fixed = {setting.partition("=")[0].strip() for setting in overrides}
+    if space is None and not base.loss.flattening:  # the recipe weighs positives in another way, or must not at all
+        fixed.add("loss.flattening")
     ranges = {name: values for name, values in ranges.items() if name not in fixed}
     if not ranges:
         raise RecipeError("every key of the space is set: nothing is left to tune")
