@@ -2,11 +2,12 @@
 
 `small`: for each model a few settings are compared by validation MRR, the mean over UMLS and Countries S1, without the
 test triples; with `--recipes` the best is written as `src/pairre/recipes/MODEL.toml`. It is then trained with three
-seeds and ranked on test, once. The baseline counts: an entity scores by how often train has it on that side of that
-relation.
+seeds and ranked on test, once.
 
 `fb15k-237`: the recipes `fb15k-237-MODEL`, each of which says how it was chosen, on test beside the figures of the
 paper's table.
+
+The baseline of both counts: an entity scores by how often train has it on that side of that relation.
 
     PAIRRE_DATA=… python benchmarks/models.py small|fb15k-237 [MODEL …] [--jobs N] [--recipes] [--keep | --json FILE]
 """
@@ -198,9 +199,9 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine.describe(), "part": arguments.part, "models": []}
     if torch.cuda.is_available():
         result["machine"]["gpu"] = torch.cuda.get_device_name()
-    if arguments.part == "small":
-        result["counting"] = {name: counting(pairre.load_graph(name)) for name in GRAPHS}
-        print("counting", {name: round(m["mrr"], 3) for name, m in result["counting"].items()}, flush=True)
+    graphs = GRAPHS if arguments.part == "small" else (LARGE,)
+    result["counting"] = {name: counting(pairre.load_graph(name)) for name in graphs}
+    print("counting", {name: round(m["mrr"], 3) for name, m in result["counting"].items()}, flush=True)
     wanted = arguments.models or [
         m.name for m in MODELS if arguments.part == "small" or f"{LARGE}-{m.name}" in recipe_names()
     ]

@@ -73,6 +73,8 @@ EXPLANATIONS: dict[tuple[str, str, str], str] = {
     "500 and 25,000, and shares its negatives within a batch.",
     ("baselines", "OTE", "*"): "The settings were chosen anew on the validation split: 20,000 steps, with negatives "
     "shared within a batch.",
+    ("baselines", "GC-OTE", "*"): "The settings were chosen anew on the validation split, in few tries, and there are "
+    "16,000 steps, with negatives shared within a batch. Only candidates have a context here, and a sampled one.",
 }
 
 

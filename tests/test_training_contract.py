@@ -31,8 +31,8 @@ def test_a_resumed_run_ends_in_the_same_bits(graph, quick, name):
 
 @CONTRACT
 def test_a_saved_run_is_the_run(graph, quick, name, tmp_path):
-    run = pairre.train(graph, recipe_of(quick, name), progress=False)
-    again = pairre.load_run(run.save(tmp_path / "run"))
+    run = pairre.train(graph, recipe_of(quick, name), device="cpu", progress=False)
+    again = pairre.load_run(run.save(tmp_path / "run"), "cpu")
     for side in ("head", "tail"):
         triples = graph.test.long()
         assert torch.equal(run.model.score_all(triples, side), again.model.score_all(triples, side))
