@@ -114,6 +114,14 @@ def test_initialisation_depends_on_the_seed_alone(kind):
         assert torch.equal(rule(one, table), table)
 
 
+def test_rows_of_length_1_have_no_other_bounds():
+    model = model_class("complex")(11, 4, 6, unit=True)
+    model.initialise(0.5, 3)
+    torch.testing.assert_close(model.entity.norm(dim=1), torch.ones(11))
+    with pytest.raises(RecipeError, match=r"model\.unit: rows of simple\+ have bounds of their own"):
+        model_class("simple+")(11, 4, 6, unit=True)
+
+
 def test_pairre_is_the_formula_of_the_paper():
     model, triples = make(PairRE, torch.float64), some_triples()
     for (h, r, t), score in zip(triples.tolist(), model.score(triples).tolist(), strict=True):

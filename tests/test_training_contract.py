@@ -29,6 +29,18 @@ def test_a_resumed_run_ends_in_the_same_bits(graph, quick, name):
     resumed(lambda: Trainer(graph, recipe_of(quick, name), CPU))
 
 
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
+def test_entities_can_be_kept_at_length_1(graph, quick, optimizer):
+    recipe = override(recipe_of(quick, "distmult"), ["model.unit=true", f"train.optimizer={optimizer}"])
+    trainer = Trainer(graph, recipe, CPU)
+    before = trainer.model.entity.clone()
+    trainer.step(8)
+    trainer.settle()
+    assert not torch.allclose(trainer.model.entity, before)
+    torch.testing.assert_close(trainer.model.entity.norm(dim=1), torch.ones(graph.num_entities))
+    resumed(lambda: Trainer(graph, recipe, CPU))
+
+
 @CONTRACT
 def test_a_saved_run_is_the_run(graph, quick, name, tmp_path):
     run = pairre.train(graph, recipe_of(quick, name), device="cpu", progress=False)

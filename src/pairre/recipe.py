@@ -38,6 +38,7 @@ class ModelRecipe:
     reciprocal: bool = _key(
         False, "ask (?, r, t) as (t, r⁻¹, ?) with a second row for each relation, as 1-vs-all training often does"
     )
+    unit: bool = _key(False, "keep every entity's row at length 1, as the papers of TransE and DistMult do")
     dropout: tuple[float, ...] = _key(
         (),
         "shares set to 0 in training, one for each layer that has them (conve: input, maps, hidden); `[]`: its own",

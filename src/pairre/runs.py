@@ -90,6 +90,7 @@ def build_model(graph: Graph, recipe: Recipe, device: torch.device) -> Model:
             None if settings.norm == "own" else settings.norm,
             settings.reciprocal,
             settings.dropout,
+            settings.unit,
         )
     model.initialise(recipe.init_range, recipe.train.seed)
     model.begin(graph, recipe.train.seed)

@@ -68,7 +68,7 @@ class Model(torch.nn.Module):
     one_way: ClassVar[bool] = False  # whether it can only ask for tails, so that relations are always reciprocal
     asks_relations: ClassVar[bool] = True  # whether all relations of a pair of entities can be scored in training
     dropout: Mapping[str, float] = {}  # shares of each layer that its paper sets to 0 in training
-    constraints: ClassVar[dict[str, Constraint]] = {}  # what rows of a table are brought to after each step
+    constraints: Mapping[str, Constraint] = {}  # what rows of a table are brought to after each step
     rule_modes: ClassVar[frozenset[str]] = frozenset()  # how it can follow rules: "tie", "soft"
 
     def __init__(
@@ -80,6 +80,7 @@ class Model(torch.nn.Module):
         kind: ops.Kind | None = None,
         reciprocal: bool = False,
         dropout: Sequence[float] = (),
+        unit: bool = False,
     ) -> None:
         super().__init__()
         if kind is not None and kind != self.kind:
@@ -93,6 +94,10 @@ class Model(torch.nn.Module):
                 each = f"a share for each layer of {self.name} expected ({layers})"
                 raise RecipeError(f"model.dropout: {each}, not {len(dropout)}")
             self.dropout = dict(zip(self.dropout, dropout, strict=True))
+        if unit:
+            if "entity" in self.constraints:
+                raise RecipeError(f"model.unit: rows of {self.name} have bounds of their own")
+            self.constraints = {**self.constraints, "entity": lambda _, rows: F.normalize(rows, dim=-1)}
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
         self.reciprocal = reciprocal or self.one_way
         self._widths = {

@@ -35,7 +35,10 @@ class RESCAL(Model):
 
 
 class DistMult(Model):
-    """score(h, r, t) = Σ h ∘ r ∘ t (Yang et al., ICLR 2015): symmetric in h and t."""
+    """score(h, r, t) = Σ h ∘ r ∘ t (Yang et al., ICLR 2015): symmetric in h and t.
+
+    The paper keeps entities at length 1 (`model.unit`) and ranks by a margin; code since ComplEx's leaves them free.
+    """
 
     name = "distmult"
     formula = "Σ h ∘ r ∘ t"

@@ -33,8 +33,8 @@ class _Translation(Model):
 class TransE(_Translation):
     """score(h, r, t) = −‖h + r − t‖ (Bordes et al., NeurIPS 2013).
 
-    The paper keeps entities on the unit sphere; code since RotatE's leaves them free, as here, and lets the margin of
-    the loss bound them.
+    The paper keeps entities on the unit sphere (`model.unit`); code since RotatE's leaves them free, as is the default
+    here, and lets the margin of the loss bound them.
     """
 
     name = "transe"
