@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pairre import load_graph
+from pairre.models import MODELS
 
 QUICK = ["model.dim=16", "train.batch=32", "train.steps=40", "sampling.negatives=8", "train.lr=0.01"]
 SETTINGS = [part for setting in QUICK for part in ("--set", setting)]
@@ -50,6 +51,17 @@ def test_the_whole_path_as_a_process(triples_file, tmp_path):
     assert "valid MRR" in trained.stderr
     assert "by category" in pairre("evaluate", run, "--by", "category").stdout
     assert "e3" in pairre("predict", run, "--head", "e3", "--relation", "next").stdout
+
+
+def test_every_model_is_listed_in_a_narrow_terminal(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, printed, _ = call("models", "--entities", 14_951, "--relations", 1_345, "--dim", 500)
+    rows = {line.split()[0]: line.split() for line in printed.splitlines() if line[:1].strip()}
+    assert code == 0
+    for model in MODELS:
+        assert f"{model.num_parameters(14_951, 1_345, 500):,}" in rows[model.name]
+        assert rows[model.name].count("✓") + rows[model.name].count("✗") == 5
+        assert model.paper.split()[0] in printed
 
 
 def test_stats(call, triples_file):

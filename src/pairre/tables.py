@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from pairre.graph.benchmarks import Benchmark
 from pairre.graph.statistics import GraphStatistics
@@ -169,13 +170,15 @@ def models_table(models: Iterable[type[Model]], sizes: tuple[int, int, int]) -> 
     """Every model, with its parameters for a graph of given sizes and the patterns that it can express."""
     num_entities, num_relations, dim = sizes
     title = f"models; parameters for {num_entities:,} entities, {num_relations:,} relations, dim {dim:,}"
-    table = _table(title, ["name", "score"], ["parameters"])
+    table = _table(title, ["name", "score, and paper"], ["parameters"])
     for short in PATTERNS.values():
         table.add_column(short, justify="center")
-    table.add_column("paper")
+    for column in (*table.columns[:1], *table.columns[2:]):
+        column.no_wrap = True
     for model in models:
         marks = ["✓" if pattern in model.patterns else "✗" for pattern in PATTERNS]
-        table.add_row(model.name, model.formula, f"{model.num_parameters(*sizes):,}", *marks, model.paper)
+        formula = Text.assemble(model.formula, "\n", (model.paper, "dim"))
+        table.add_row(model.name, formula, f"{model.num_parameters(*sizes):,}", *marks)
     return table
 
 

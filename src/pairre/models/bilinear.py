@@ -12,7 +12,11 @@ from pairre.models.base import Model, Query
 
 
 class RESCAL(Model):
-    """score(h, r, t) = hᵀ M t with a matrix of the relation (Nickel et al., ICML 2011)."""
+    """score(h, r, t) = hᵀ M t with a matrix of the relation (Nickel et al., ICML 2011).
+
+    The paper fits all triples, those that are not known as 0, by alternating least squares with an L2 penalty, from
+    eigenvectors; here a row is learnt by steps as in all models.
+    """
 
     name = "rescal"
     formula = "hᵀ M t, M in R^{d×d}"
@@ -37,7 +41,8 @@ class RESCAL(Model):
 class DistMult(Model):
     """score(h, r, t) = Σ h ∘ r ∘ t (Yang et al., ICLR 2015): symmetric in h and t.
 
-    The paper keeps entities at length 1 (`model.unit`) and ranks by a margin; code since ComplEx's leaves them free.
+    The paper keeps entities at length 1 (`model.unit`), ranks by a margin of 1 with AdaGrad, and has an L2 penalty on
+    relations alone; no released code was found. Code since ComplEx's leaves entities free.
     """
 
     name = "distmult"
@@ -59,8 +64,9 @@ class DistMult(Model):
 class HolE(Model):
     """score(h, r, t) = r · (h ⋆ t) with the circular correlation (h ⋆ t)_k = Σ_i h_i t_{(i + k) mod d}.
 
-    Nickel et al., AAAI 2016. The paper wraps it in a sigmoid, which belongs to the loss. By Fourier transforms a query
-    costs d log d.
+    Nickel et al., AAAI 2016. The paper ranks the sigmoid of it by a margin, with AdaGrad; here the sigmoid belongs to
+    the loss. The released code bounds the length of entities, in the version read here at the start alone, and
+    penalises relations only; here both are free. By Fourier transforms a query costs d log d.
     """
 
     name = "hole"
@@ -85,7 +91,11 @@ def _inverse(spectrum: Tensor, dim: int) -> Tensor:
 
 
 class ComplEx(Model):
-    """score(h, r, t) = Re Σ h ∘ r ∘ conj(t) over complex features (Trouillon et al., ICML 2016)."""
+    """score(h, r, t) = Re Σ h ∘ r ∘ conj(t) over complex features (Trouillon et al., ICML 2016).
+
+    The paper has the logistic loss, an L2 penalty and AdaGrad, and starts from normal draws. The released code also
+    clips gradients, and penalises the mean over features, not their sum.
+    """
 
     name = "complex"
     formula = "Re Σ h ∘ r ∘ conj(t), all complex"
@@ -116,7 +126,9 @@ def _complex_product(x: Tensor, real: Tensor, imaginary: Tensor) -> Tensor:
 class SimplE(Model):
     """score(h, r, t) = ½ (Σ h.head ∘ r ∘ t.tail + Σ t.head ∘ r⁻¹ ∘ h.tail) (Kazemi & Poole, NeurIPS 2018).
 
-    An entity has a vector for each side it can stand on, a relation one for each direction.
+    An entity has a vector for each side it can stand on, a relation one for each direction. The paper has the logistic
+    loss with an L2 penalty and AdaGrad; the released code draws from ±6/√d and clamps scores to ±20, which are free
+    here. Its variant that ranks by the first half alone is not here.
     """
 
     name = "simple"
@@ -143,7 +155,12 @@ class SimplE(Model):
 
 
 class SimplEPlus(SimplE):
-    """SimplE with entities ≥ 0 (Fatemi et al., AAAI 2019): then r₁ ≤ r₂ feature by feature makes r₁ imply r₂."""
+    """SimplE with entities ≥ 0 (Fatemi et al., AAAI 2019): then r₁ ≤ r₂ feature by feature makes r₁ imply r₂.
+
+    The paper makes entities positive by a function of free ones (exponential, logistic or ReLU); here they are cut off
+    at 0 after every step. It writes r₁ = r₂ − δ; here r₂ gets δ ≥ 0 more than the largest of all that imply it. No
+    released code was found.
+    """
 
     name = "simple+"
     formula = "½ (Σ h.head ∘ r ∘ t.tail + Σ t.head ∘ r⁻¹ ∘ h.tail), entities ≥ 0"
@@ -158,7 +175,11 @@ class SimplEPlus(SimplE):
 
 
 class ComplExNNE(ComplEx):
-    """ComplEx with entities in [0, 1] (Ding et al., ACL 2018): non-negative parts that can be read as properties."""
+    """ComplEx with entities in [0, 1] (Ding et al., ACL 2018): non-negative parts that can be read as properties.
+
+    The bounds are kept after every step, as in the paper, which otherwise trains as ComplEx's. In the released code the
+    two parts of a row start alike, by a seed used twice, and gradients longer than 1 are shortened; not so here.
+    """
 
     name = "complex-nne"
     formula = "Re Σ h ∘ r ∘ conj(t), all complex, parts of entities in [0, 1]"
@@ -171,7 +192,8 @@ class ComplExNNEAER(ComplExNNE):
     """ComplEx-NNE with approximate entailment of relations (Ding et al., ACL 2018); without rules it is ComplEx-NNE.
 
     A rule p ⇒ q of confidence λ adds μ λ (Σ max(0, Re p − Re q) + Σ (Im p − Im q)²) to the loss: were it 0, no triple
-    of q would score below that of p. A rule that p implies the inverse of q has conj(q) in place of q.
+    of q would score below that of p. A rule that p implies the inverse of q has conj(q) in place of q. The released
+    code divides the loss of a batch by its size, but not the penalty of all rules beside it: its μ has another scale.
     """
 
     name = "complex-nne-aer"
@@ -189,7 +211,9 @@ class SeeK(Model):
     """score(h, r, t) = Σ_{x,y} s_xy ⟨r_x, h_y, t_w⟩ over k segments of the vectors (Xu et al., ACL 2020).
 
     w = y for even x and (x + y) mod k for odd x; s = −1 for odd x with x + y ≥ k, else 1. One segment is DistMult, two
-    are ComplEx up to signs; here k = 4 where it divides `model.dim`, else 2 or 1.
+    are ComplEx up to signs; here k = 4 where it divides `model.dim`, else 2 or 1. The released code has k = 8 on FB15k
+    and 4 on DB100k, the logistic loss with AdaGrad, a penalty divided by the number of features, and also negatives
+    with another relation (here `loss.relations`).
     """
 
     name = "seek"
@@ -223,7 +247,10 @@ class SeeK(Model):
 class QuatE(Model):
     """score(h, r, t) = Σ (h ⊗ r̂) · t over quaternions, r̂ = r / |r| (Zhang et al., NeurIPS 2019).
 
-    Rows are four parts of the quaternions; ⊗ is Hamilton's product, and each quaternion of r is made a unit.
+    Rows are four parts of the quaternions; ⊗ is Hamilton's product, and each quaternion of r is made a unit. The paper
+    has the logistic loss with L2 penalties and Adagrad, or N3 with reciprocal relations (`regularizer.name`,
+    `model.reciprocal`). It draws lengths and angles of quaternions, within a bound by the number of features; the
+    released code has that by the number of rows, and penalises relations before they are made units.
     """
 
     name = "quate"

@@ -38,8 +38,9 @@ class ConvE(Model):
 
     h and r are laid out as rectangles, one above the other, and convolved with 32 filters ω of 3 × 3. Batch
     normalisation and dropout stand where the released code has them (input, feature maps, hidden layer; 0.2, 0.2, 0.3),
-    the paper says little about the first. A head cannot be asked for, so relations are reciprocal; a batch asks for one
-    side, so each has statistics of its own (the released code mixes both).
+    the paper says little about the first, and its formula has no b_t. A head cannot be asked for, so relations are
+    reciprocal; a batch asks for one side, so each has statistics of its own (the released code mixes both). That code
+    smooths labels by adding 1 / E, not ε / E, to each, and has a rate of 0.003 where the paper's is 0.001.
     """
 
     name = "conve"

@@ -163,7 +163,9 @@ class RGCN(Neighbourhood):
 
     Schlichtkrull et al., ESWC 2018: one layer of a relational graph convolution under DistMult. A link's matrix is a
     mix of bases V_b, whose weights a_s belong to the relation and the way; the mean is over all links, as in the
-    paper's link prediction. Its FB15k runs have one layer, too; here without the ReLU.
+    paper's link prediction. Its FB15k runs have one layer, too, with two bases; those on FB15k-237 two layers of blocks
+    of 5 × 5, with a ReLU between them. The released code takes the means of the two ways apart and adds them, and
+    learns from 30,000 links at a time, of which it shows one half; here each entity has a sample of its links.
     """
 
     name = "rgcn"
@@ -201,6 +203,9 @@ class GCOTE(Neighbourhood, OTE):
 
     The context of a tail is the mean of itself and of what OTE makes of (h', r') over the links that lead to it; that
     of a head the mean over the links that lead from it, turned back. As in OTE each side is asked for in its own way.
+    So these are two of the paper's four distances, which it adds: the other two go from the candidate back to the one
+    who asks, and to the context of that. The released code takes the mean of the four, weighs links by attention in
+    place of the mean, and starts from a trained OTE.
     """
 
     name = "gc-ote"

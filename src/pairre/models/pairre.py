@@ -15,7 +15,9 @@ from pairre.models.base import Model, Query, Sets
 class PairRE(Model):
     """score(h, r, t) = −‖ĥ ∘ r.head − t̂ ∘ r.tail‖₁ with ê = e / ‖e‖₂ (Chao et al., ACL 2021).
 
-    Both directions are one operation: a query `q` and a scale `w` meet a candidate `c` as −Σ |q − w c|.
+    Both directions are one operation: a query `q` and a scale `w` meet a candidate `c` as −Σ |q − w c|. The paper's
+    loss has the score where it means the distance, and no weights of positives; the released code, which is for the
+    graphs of OGB, has the distance and weights (`loss.weighting`), but no rules.
     """
 
     name = "pairre"
@@ -78,7 +80,7 @@ class TripleRE(Model):
     """score(h, r, t) = −‖ĥ ∘ (r.head + u) − t̂ ∘ (r.tail + u) + r.middle‖₁ (Yu et al., 2022), ê = e / ‖e‖₂.
 
     That is PairRE with a translation. The constant u keeps the scales away from 0; the paper's second version has it,
-    and its released code uses u = 1, as here.
+    here with u = 1. The authors' first code has no u; a later one of theirs adds products of both entities.
     """
 
     name = "triplere"

@@ -22,7 +22,8 @@ class RotatE(Model):
     """score(h, r, t) = −Σ |h ∘ e^{iθ} − t| over complex features, θ the phases of r (Sun et al., ICLR 2019).
 
     A relation's row holds its phases in units that the first draw, uniform in ± the bound, spreads over ±π: a step of
-    Adam then turns by as much as it moves, in proportion.
+    Adam then turns by as much as it moves, in proportion. So does the released code, which also weighs positives by how
+    often their entities and relation occur (`loss.weighting`); the paper's loss has no weights.
     """
 
     name = "rotate"
@@ -32,12 +33,12 @@ class RotatE(Model):
     kind = "modulus"
     entity_parts = {"real": 1, "imaginary": 1}
     relation_parts = {"phase": 1}
-    unit = 1.0  # of phases
+    turn = 1.0  # the phase of a 1 in a row
 
     def initialise(self, bound: float, seed: int) -> None:
         """Both tables uniform in ±bound, which is ±π for phases."""
         super().initialise(bound, seed)
-        self.unit = math.pi / bound
+        self.turn = math.pi / bound
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
         """Both halves."""
@@ -45,11 +46,11 @@ class RotatE(Model):
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """q = h ∘ e^{iθ}."""
-        return turned(h, self.unit * r.phase), None
+        return turned(h, self.turn * r.phase), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
         """q = t ∘ e^{−iθ}."""
-        return turned(t, -self.unit * r.phase), None
+        return turned(t, -self.turn * r.phase), None
 
 
 def turned(x: Tensor, phase: Tensor) -> Tensor:
@@ -80,16 +81,17 @@ class RotatEPair(RotatE):
         return self._pair(t, r.tail, r.head)
 
     def _pair(self, x: Tensor, own: Tensor, other: Tensor) -> Query:
-        phase = self.unit * other
-        return turned(x, self.unit * own), torch.cat([phase.cos(), phase.sin()], -1)
+        phase = self.turn * other
+        return turned(x, self.turn * own), torch.cat([phase.cos(), phase.sin()], -1)
 
 
 class OTE(Model):
     """score(h, r, t) = −Σ_g ‖e^{s_g} ∘ Φ(M_g) h_g − t_g‖₂ over groups of features (Tang et al., ACL 2020).
 
     Φ orthogonalises a group's matrix by Gram–Schmidt. Asked for heads, the distance is ‖e^{−s} ∘ Φ(M)ᵀ t − h‖: the
-    scales make it differ from the other, and the paper trains and ranks each side with its own. Groups have 20 features
-    as in the paper, or the largest divisor of `model.dim` below that.
+    scales make it differ from the other, and as in the released code each side is trained and ranked with its own. That
+    code scales features before it turns them, the paper after, as here; it starts from orthogonalised draws. Groups
+    have 20 features as on FB15k-237 there, or the largest divisor of `model.dim` below that.
     """
 
     name = "ote"

@@ -1,6 +1,9 @@
 """A relation moves an entity, in a space of its own or not: TransE and what followed it, and Structured Embeddings.
 
 Where the papers write ‖·‖ with either norm, `kind` is the one their best results used, and the other can be asked for.
+All of these papers rank by a margin (`loss.name = "margin"`) with plain gradient steps, but for TransD's AdaDelta, and
+bound the length of vectors, the later ones also that of projected vectors. Here vectors are free unless `model.unit` is
+set: the losses since RotatE's need no bound. KB2E is the code of TransR's authors, with TransE and TransH in it.
 """
 
 from __future__ import annotations
@@ -33,8 +36,9 @@ class _Translation(Model):
 class TransE(_Translation):
     """score(h, r, t) = −‖h + r − t‖ (Bordes et al., NeurIPS 2013).
 
-    The paper keeps entities on the unit sphere (`model.unit`); code since RotatE's leaves them free, as is the default
-    here, and lets the margin of the loss bound them.
+    The paper draws from ±6/√d, corrupts one side of a triple, and keeps entities on the unit sphere (`model.unit`). Its
+    code corrupts both sides; KB2E only shortens what is longer than 1. Code since RotatE's leaves entities free, as is
+    the default here, and lets the margin of the loss bound them.
     """
 
     name = "transe"
@@ -48,8 +52,9 @@ class TransE(_Translation):
 class TransH(Model):
     """score(h, r, t) = −‖h⊥ + r − t⊥‖₂, e⊥ = e − (n·e) n, n the unit normal of r's hyperplane (Wang et al., AAAI 2014).
 
-    The paper squares the norm; ranks are the same. Its soft constraint that r lies in the hyperplane is exact here: r
-    is projected too.
+    The paper squares the norm; ranks are the same. That r lies in the hyperplane and that entities are no longer than 1
+    it asks for by penalties; KB2E has the L1 norm and enforces both. Here the first is exact, as r is projected too.
+    The paper also draws the side to corrupt by the relation's numbers of heads and tails; here sides alternate.
     """
 
     name = "transh"
@@ -83,7 +88,8 @@ def _off(x: Tensor, normal: Tensor) -> Tensor:
 class TransR(_Translation):
     """score(h, r, t) = −‖M h + r − M t‖₂ with a matrix M of the relation (Lin et al., AAAI 2015).
 
-    Entities and relations have the same number of features here; the paper's best settings have it so too.
+    Entities and relations have the same number of features here; the paper's best settings have it so too. It squares
+    the norm and starts from TransE's vectors and M = 1; KB2E has the L1 norm. Here all start from one draw.
     """
 
     name = "transr"
@@ -115,8 +121,9 @@ class TranSparseShare(TransR):
     """score(h, r, t) = −‖M h + r − M t‖₂ with a sparse matrix M of the relation (Ji et al., AAAI 2016).
 
     Of M's entries a share of 1 − (1 − θ) N / N_max is 0, for N triples of the relation and N_max of the most frequent
-    one: rare relations get few parameters. Which entries, chance says (the paper's unstructured pattern); the diagonal
-    is always kept. The zeros are the pattern: an entry that is 0 gets no gradient and stays 0.
+    one: rare relations get few parameters. Which entries, chance says (the paper's unstructured pattern; it has one of
+    bands, too); the diagonal is always kept. The zeros are the pattern: an entry that is 0 gets no gradient and stays
+    0. Matrices start as the identity, as in the paper, its vectors as TransE's. No released code was found.
     """
 
     name = "transparse-share"
@@ -180,7 +187,10 @@ class TranSparseSeparate(TranSparseShare):
 
 
 class TransD(_Translation):
-    """score(h, r, t) = −‖h⊥ + r − t⊥‖₂, e⊥ = e + (e_p·e) r_p, each with a projection vector (Ji et al., ACL 2015)."""
+    """score(h, r, t) = −‖h⊥ + r − t⊥‖₂, e⊥ = e + (e_p·e) r_p, each with a projection vector (Ji et al., ACL 2015).
+
+    The paper squares the norm, and starts from TransE's vectors and e⊥ = e; here all start from one draw.
+    """
 
     name = "transd"
     formula = "−‖h⊥ + r − t⊥‖₂, e⊥ = e + (e_p·e) r_p"
@@ -199,7 +209,11 @@ class TransD(_Translation):
 
 
 class SE(Model):
-    """score(h, r, t) = −‖M_head h − M_tail t‖₁ with two matrices of the relation (Bordes et al., AAAI 2011)."""
+    """score(h, r, t) = −‖M_head h − M_tail t‖₁ with two matrices of the relation (Bordes et al., AAAI 2011).
+
+    The paper keeps entities at length 1 (`model.unit`) and corrupts one side of a triple; its released code corrupts
+    both, and gives matrices a step size of their own.
+    """
 
     name = "se"
     formula = "−‖M_head h − M_tail t‖₁, M in R^{d×d}"
