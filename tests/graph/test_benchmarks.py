@@ -256,6 +256,13 @@ def test_local_data_comes_first_and_is_trusted(
     assert not server.asked
 
 
+def test_a_data_folder_that_is_not_there_is_named(offer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAIRRE_DATA", str(tmp_path / "dta"))
+    offer()
+    with pytest.raises(DownloadError, match=re.escape(f"(PAIRRE_DATA is {tmp_path / 'dta'}, which is no folder)")):
+        locate("toy")
+
+
 def test_local_data_without_train_is_passed_over(
     server: Server, offer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

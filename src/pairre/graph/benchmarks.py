@@ -50,25 +50,27 @@ def locate(name: str, *, cache: Path | None = None) -> Path:
     """Return a folder with the splits of a benchmark as `train.tsv[.gz]` and so on, fetching it if there is no copy.
 
     A folder in `$PAIRRE_DATA` without a train split does not count; if the graph cannot be fetched either, the error
-    mentions it. `cache` replaces the cache folder.
+    mentions it, or that there is no such folder. `cache` replaces the cache folder.
     """
     benchmark = find(name)
-    incomplete = ""
+    passed_over = ""
     if data := os.environ.get("PAIRRE_DATA"):
         local = Path(data) / benchmark.name
         present = _present(local)
         if "train" in present:
             return local
         if present:
-            incomplete = f" ({local} has {' and '.join(present)}, but no train split)"
+            passed_over = f" ({local} has {' and '.join(present)}, but no train split)"
+        elif not Path(data).is_dir():
+            passed_over = f" (PAIRRE_DATA is {data}, which is no folder)"
     kept = (cache or cache_folder()) / "graphs" / benchmark.name
     if "train" in _present(kept):
         return kept
     try:
         _obtain(benchmark, kept)
     except DownloadError as error:
-        if incomplete:
-            raise DownloadError(f"{error}{incomplete}") from error
+        if passed_over:
+            raise DownloadError(f"{error}{passed_over}") from error
         raise
     return kept
 
