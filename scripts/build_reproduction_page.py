@@ -43,8 +43,8 @@ _LACROIX = (
     "penalty (Lacroix et al., ICML 2018), which this recipe does; the next table trains as was done before."
 )
 _AS_PUBLISHED = (
-    "Little is known of the published run but the loss and the length of entities. Here Adam takes 8,000 steps of "
-    "8,192 positives; few settings were tried."
+    "Little is known of the published run but the loss, the features and the length of entities. Here Adam takes steps "
+    "of 8,192 positives; few settings were tried."
 )
 _SHARED = (
     "The settings are the published ones but for negatives, which the positives of a batch share here. Whether that is "

@@ -143,7 +143,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         needs="two CPU cores: an hour",
         remark="The paper has these figures from ConvE's, for which entities had length 1 and were ranked by a margin, "
         "in one of the [settings](https://github.com/TimDettmers/ConvE/issues/22) of 5 with 200 features. Optimiser, "
-        "rate, batches and steps are ours, and ComplEx has 100 complex features.",
+        "rate, batches and steps are ours.",
     ),
     Experiment(
         "sports",
