@@ -140,7 +140,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
             if label in ("DistMult", "ComplEx")
         ),
         _ALL,
-        needs="two CPU cores: an hour",
+        needs="two CPU cores: an hour and a half",
         remark="The paper has these figures from ConvE's, for which entities had length 1 and were ranked by a margin, "
         "in one of the [settings](https://github.com/TimDettmers/ConvE/issues/22) of 5 with 200 features. Optimiser, "
         "rate, batches and steps are ours.",
