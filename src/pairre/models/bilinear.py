@@ -93,8 +93,8 @@ def _inverse(spectrum: Tensor, dim: int) -> Tensor:
 class ComplEx(Model):
     """score(h, r, t) = Re Σ h ∘ r ∘ conj(t) over complex features (Trouillon et al., ICML 2016).
 
-    The paper has the logistic loss, an L2 penalty and AdaGrad, and starts from normal draws. The released code also
-    clips gradients, and penalises the mean over features, not their sum.
+    The paper has the logistic loss, an L2 penalty and AdaGrad. The released code starts from normal draws, clips
+    gradients, and penalises the mean over features, not their sum.
     """
 
     name = "complex"
@@ -249,8 +249,8 @@ class QuatE(Model):
 
     Rows are four parts of the quaternions; ⊗ is Hamilton's product, and each quaternion of r is made a unit. The paper
     has the logistic loss with L2 penalties and Adagrad, or N3 with reciprocal relations (`regularizer.name`,
-    `model.reciprocal`). It draws lengths and angles of quaternions, within a bound by the number of features; the
-    released code has that by the number of rows, and penalises relations before they are made units.
+    `model.reciprocal`). The released code draws lengths and angles of quaternions, the lengths within a bound by
+    the number of rows, and penalises relations before they are made units.
     """
 
     name = "quate"

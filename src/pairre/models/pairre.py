@@ -16,8 +16,8 @@ class PairRE(Model):
     """score(h, r, t) = −‖ĥ ∘ r.head − t̂ ∘ r.tail‖₁ with ê = e / ‖e‖₂ (Chao et al., ACL 2021).
 
     Both directions are one operation: a query `q` and a scale `w` meet a candidate `c` as −Σ |q − w c|. The paper's
-    loss has the score where it means the distance, and no weights of positives; the released code, which is for the
-    graphs of OGB, has the distance and weights (`loss.weighting`), but no rules.
+    loss has the score where it means the distance; the released code, which is for the graphs of OGB, has the distance
+    and weighs positives (`loss.weighting`), but has no rules.
     """
 
     name = "pairre"

@@ -22,8 +22,8 @@ class RotatE(Model):
     """score(h, r, t) = −Σ |h ∘ e^{iθ} − t| over complex features, θ the phases of r (Sun et al., ICLR 2019).
 
     A relation's row holds its phases in units that the first draw, uniform in ± the bound, spreads over ±π: a step of
-    Adam then turns by as much as it moves, in proportion. So does the released code, which also weighs positives by how
-    often their entities and relation occur (`loss.weighting`); the paper's loss has no weights.
+    Adam then turns by as much as it moves, in proportion. So does the released code, which also weighs positives the
+    less, the more triples share their head and relation or their relation and tail (`loss.weighting`).
     """
 
     name = "rotate"
