@@ -193,8 +193,8 @@ def pairre_trainer(graph: Graph, share: int = 0, rows: str = "all") -> Any:
     """Our model, sampler and optimiser with the benchmark's settings."""
     import torch
 
-    from pairre.recipe import from_values
-    from pairre.train import Trainer
+    from pairre.settings.recipe import from_values
+    from pairre.training.train import Trainer
 
     recipe = {
         "model": {"name": "pairre", "dim": DIM},
@@ -234,7 +234,7 @@ def pykeen_ranks(model: Any, graph: Graph, triples: torch.Tensor, batch: int, sl
 
 def rank_pairre(_: Contender, graph: Graph, quick: bool) -> dict[str, float]:
     """evaluate_triples over the whole test split, the index of known triples built within the time."""
-    from pairre.evaluate import evaluate_triples
+    from pairre.evaluation.evaluate import evaluate_triples
 
     model = pairre_trainer(graph).model
     evaluate_triples(model, graph.test[:64], graph.known_train)  # another index, so that the real one is not there yet
@@ -246,7 +246,7 @@ def check_agreement(graph: Graph) -> dict[str, float]:
     """Both systems with the same parameters: how far scores and filtered metrics are apart."""
     import torch
 
-    from pairre.evaluate import evaluate_triples, summarise
+    from pairre.evaluation.evaluate import evaluate_triples, summarise
 
     _, peer = pykeen_model(graph)
     model = pairre_trainer(graph).model

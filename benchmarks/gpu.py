@@ -27,11 +27,11 @@ import torch
 
 import machine
 import pairre
-from pairre.evaluate import evaluate_triples, summarise
+from pairre.evaluation.evaluate import evaluate_triples, summarise
 from pairre.graph import Graph
 from pairre.graph.vocabulary import Vocabulary
-from pairre.recipe import Recipe, override
-from pairre.trainer import Trainer
+from pairre.settings.recipe import Recipe, override
+from pairre.training.trainer import Trainer
 
 DEVICE = torch.device("cuda:0")
 

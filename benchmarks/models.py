@@ -1,7 +1,7 @@
 """What does every model reach, from one code base?
 
 `small`: for each model a few settings are compared by validation MRR, the mean over UMLS and Countries S1, without the
-test triples; with `--recipes` the best is written as `src/pairre/recipes/MODEL.toml`. It is then trained with three
+test triples; with `--recipes` the best is written as `src/pairre/settings/recipes/MODEL.toml`. It is then trained with three
 seeds and ranked on test, once.
 
 `fb15k-237`: the recipes `fb15k-237-MODEL`, each of which says how it was chosen, on test beside the figures of the
@@ -26,15 +26,15 @@ import torch
 
 import machine
 import pairre
-from pairre.device import pick_device
-from pairre.evaluate import Ranks, evaluate_triples, summarise
+from pairre.evaluation.evaluate import Ranks, evaluate_triples, summarise
 from pairre.graph import Graph
 from pairre.models import MODELS, Model, model_class
-from pairre.recipe import Recipe, from_values, recipe_names
 from pairre.rules import KINDS, mine
+from pairre.settings.recipe import Recipe, from_values, recipe_names
+from pairre.support.device import pick_device
 
 GRAPHS = ("umls", "countries-s1")
-RECIPES = Path(__file__).resolve().parents[1] / "src" / "pairre" / "recipes"
+RECIPES = Path(__file__).resolve().parents[1] / "src" / "pairre" / "settings" / "recipes"
 LARGE = "fb15k-237"
 PAPER = {  # test MRR on FB15k-237 in the paper's table
     "transe": 0.294,

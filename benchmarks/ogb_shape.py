@@ -45,11 +45,11 @@ from pyarrow import csv
 from torch import Tensor
 
 import machine
-from pairre.device import pick_device
-from pairre.evaluate import Ranks, summarise
+from pairre.evaluation.evaluate import Ranks, summarise
 from pairre.graph import SPLITS, Graph, KnownTriples, Side, Split
 from pairre.graph.benchmarks import find
 from pairre.graph.index import COLUMN
+from pairre.support.device import pick_device
 
 NAME, SEED, NEGATIVES = "ogbl-wikikg2", 0, 500
 KINDS, FACETS, THEMES = 8, 2, 64  # fewer themes where communities would have fewer than 16 members

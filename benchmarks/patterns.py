@@ -21,7 +21,7 @@ import numpy as np
 
 import machine
 import pairre
-from pairre.patterns import (
+from pairre.analysis.patterns import (
     KINDS,
     Comparison,
     Kind,
@@ -33,9 +33,9 @@ from pairre.patterns import (
     patterns_in_triples,
     search,
 )
-from pairre.patterns.planted import Planted, planted_patterns
-from pairre.patterns.search import HOLDS
-from pairre.recipe import from_values
+from pairre.analysis.patterns.planted import Planted, planted_patterns
+from pairre.analysis.patterns.search import HOLDS
+from pairre.settings.recipe import from_values
 
 TUNED_ON, SEEDS = 0, range(11, 16)  # seeds 1 to 5 were looked at while the detector was designed
 LEVELS = {"light noise": {"rate": 0.9, "noise": 0.05}, "heavy noise": {"rate": 0.7, "noise": 0.2}}

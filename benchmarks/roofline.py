@@ -36,14 +36,14 @@ from torch import Tensor
 
 import machine
 from pairre.graph.index import KnownTriples
-from pairre.ops import AdamTable, gpu
-from pairre.ops.gpu import native
-from pairre.ops.reference.batch import Plan
-from pairre.ops.reference.compare import Kind
-from pairre.randomness import key
+from pairre.kernels import AdamTable, gpu
+from pairre.kernels.cuda import native
+from pairre.kernels.reference.batch import Plan
+from pairre.kernels.reference.compare import Kind
+from pairre.support.randomness import key
 
-triton_compare = importlib.import_module("pairre.ops.gpu.compare")  # the package has a function of that name
-triton_count = importlib.import_module("pairre.ops.gpu.count")
+triton_compare = importlib.import_module("pairre.kernels.cuda.compare")  # the package has a function of that name
+triton_count = importlib.import_module("pairre.kernels.cuda.count")
 
 DEVICE = "cuda:0"
 SHAPES = [(1024, 256, 1500), (512, 128, 200)]  # queries, candidates, features

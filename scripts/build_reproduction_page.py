@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pairre.reproduce import EXPERIMENTS, Experiment, Reproduced, Row, Trial, find
-from pairre.reproduce.experiments import pattern_figures
-from pairre.reproduce.page import HEADER, NAMES, beyond, cells
+from pairre.studies.reproduce import EXPERIMENTS, Experiment, Reproduced, Row, Trial, find
+from pairre.studies.reproduce.experiments import pattern_figures
+from pairre.studies.reproduce.page import HEADER, NAMES, beyond, cells
 
 _SCRIPT = Path(__file__).name
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reproduction.md"

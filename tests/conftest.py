@@ -18,9 +18,9 @@ if not torch.cuda.is_available():
 
 from pairre import cli
 from pairre.graph import Graph, Vocabulary
-from pairre.recipe import Recipe, from_values
-from pairre.runs import Progress
-from pairre.trainer import Trainer
+from pairre.runs.folder import Progress
+from pairre.settings.recipe import Recipe, from_values
+from pairre.training.trainer import Trainer
 
 assert pairre.__version__
 hypothesis.settings.register_profile(

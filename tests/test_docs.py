@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from pairre.cli import app
-from pairre.recipe import keys
+from pairre.cli.app import app
+from pairre.settings.recipe import keys
 
 ROOT = Path(__file__).parents[1]
 GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")

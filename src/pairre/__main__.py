@@ -1,5 +1,5 @@
 """`python -m pairre` is the command line."""
 
-from pairre.cli import main
+from pairre.cli.app import main
 
 main()

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from pairre.errors import DownloadError, GraphError
-from pairre.files import cache_folder
 from pairre.graph import benchmarks
 from pairre.graph.benchmarks import BENCHMARKS, Benchmark, Source, Splits, locate, names
+from pairre.support.errors import DownloadError, GraphError
+from pairre.support.files import cache_folder
 
 TEXT = {
     "train": b"a\tlikes\tb\nb\tlikes\tc\na\tknows\tc\n",

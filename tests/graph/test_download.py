@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pairre.errors import DownloadError
 from pairre.graph.download import fetch
+from pairre.support.errors import DownloadError
 
 BODY = b"head\trelation\ttail\n" * 1000
 

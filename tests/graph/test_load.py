@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pairre.errors import GraphError
 from pairre.graph import SPLITS, Graph, Vocabulary, load_graph
+from pairre.support.errors import GraphError
 
 TRAIN = "a\tlikes\tb\nb\tlikes\tc\na\tknows\tc\n"
 

@@ -9,9 +9,9 @@ import logging
 import pyarrow as pa
 import pytest
 
-from pairre.errors import GraphError, MissingExtraError
 from pairre.graph import load_graph
 from pairre.graph.readers import read_triples
+from pairre.support.errors import GraphError, MissingExtraError
 
 pytest.importorskip("pyoxigraph", reason="RDF needs pairre[rdf]")
 

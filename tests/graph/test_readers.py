@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairre.errors import GraphError
 from pairre.graph import readers
 from pairre.graph.readers import Layout, read_triples
+from pairre.support.errors import GraphError
 
 TRIPLES = [("a", "likes", "b"), ("b", "likes", "c"), ("a", "knows", "c")]
 TSV = "".join("\t".join(t) + "\n" for t in TRIPLES)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pairre.errors import GraphError
 from pairre.graph.split import distinct, num_held_out, split_triples
+from pairre.support.errors import GraphError
 
 ROWS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.integers(0, 9)), max_size=60)
 SHARES = st.tuples(st.integers(1, 100), st.integers(0, 100), st.integers(0, 100)).map(

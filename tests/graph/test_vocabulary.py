@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairre.errors import NameNotFoundError
 from pairre.graph import Vocabulary
+from pairre.support.errors import NameNotFoundError
 
 CITIES = Vocabulary(["Paris", "London", "New York", "york", "Berlin", "São Paulo", "http://e.org/Rome"], "entity")
 

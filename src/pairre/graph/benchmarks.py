@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from pairre.errors import DownloadError, GraphError, suggest
-from pairre.files import cache_folder
 from pairre.graph.benchmark_table import BENCHMARKS, Benchmark, Source, Splits
 from pairre.graph.download import fetch
+from pairre.support.errors import DownloadError, GraphError, suggest
+from pairre.support.files import cache_folder
 
 __all__ = ["BENCHMARKS", "Benchmark", "Source", "Splits", "find", "locate", "names"]
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from pairre.errors import DownloadError
+from pairre.support.errors import DownloadError
 
 _CHUNK = 1 << 18
 _AGAIN = "try again, or point PAIRRE_DATA at a folder with a copy"

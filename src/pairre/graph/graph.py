@@ -18,9 +18,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from pairre.files import write_json, write_tensors, written_whole
 from pairre.graph.index import KnownTriples, Side
 from pairre.graph.vocabulary import Vocabulary
+from pairre.support.files import write_json, write_tensors, written_whole
 
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pairre.threads import over_rows
+from pairre.support.threads import over_rows
 
 Side = Literal["head", "relation", "tail"]  # the member of a triple that is asked for
 COLUMN: dict[Side, int] = {"head": 0, "relation": 1, "tail": 2}

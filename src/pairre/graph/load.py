@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from pairre.errors import GraphError
 from pairre.graph import benchmarks
 from pairre.graph.graph import SPLITS, Graph, Split
 from pairre.graph.ogb import load_ogb
 from pairre.graph.readers import SUFFIXES, Layout, TripleColumns, read_triples, split_suffix
 from pairre.graph.split import DEFAULT_FRACTIONS, distinct, num_held_out, split_triples
 from pairre.graph.vocabulary import Vocabulary
+from pairre.support.errors import GraphError
 
 log = logging.getLogger("pairre")
 _SPLIT_NAMES: dict[Split, tuple[str, ...]] = {

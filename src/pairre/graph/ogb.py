@@ -24,11 +24,11 @@ import torch
 from pyarrow import csv
 from torch import Tensor
 
-from pairre.errors import DownloadError, GraphError, MissingExtraError
-from pairre.files import cache_folder
 from pairre.graph.benchmark_table import Benchmark
 from pairre.graph.graph import SPLITS, Graph
 from pairre.graph.vocabulary import Vocabulary
+from pairre.support.errors import DownloadError, GraphError, MissingExtraError
+from pairre.support.files import cache_folder
 
 _TYPED = "_entidx2name.csv.gz"  # how the file of an entity type ends
 _DATA = {  # what a pickled NumPy array is made of; NumPy 1, which wrote the published files, said numpy.core

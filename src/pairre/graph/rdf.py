@@ -14,7 +14,7 @@ from xml.parsers import expat
 
 import pyarrow as pa
 
-from pairre.errors import GraphError, MissingExtraError
+from pairre.support.errors import GraphError, MissingExtraError
 
 if TYPE_CHECKING:
     import pyoxigraph

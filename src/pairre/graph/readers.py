@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
-from pairre.errors import GraphError, suggest
 from pairre.graph.rdf import RDF_SUFFIXES, read_rdf
+from pairre.support.errors import GraphError, suggest
 
 DELIMITED = {".tsv": "\t", ".txt": None, ".csv": None}  # None: found out from the first line
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}

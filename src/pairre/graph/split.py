@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pairre.errors import GraphError
+from pairre.support.errors import GraphError
 
 Splits = dict[str, np.ndarray]
 DEFAULT_FRACTIONS = (0.90, 0.05, 0.05)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pairre.errors import NameNotFoundError
-from pairre.files import written_whole
+from pairre.support.errors import NameNotFoundError
+from pairre.support.files import written_whole
 
 _POOL = 10_000  # names that difflib compares in a second or so
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pairre.errors import RecipeError, suggest
 from pairre.models.base import Model
 from pairre.models.bilinear import (
     RESCAL,
@@ -22,6 +21,7 @@ from pairre.models.neighbourhood import GCOTE, RGCN
 from pairre.models.pairre import PairRE, TripleRE
 from pairre.models.rotation import OTE, RotatE, RotatEPair
 from pairre.models.translation import SE, TransD, TransE, TransH, TranSparseSeparate, TranSparseShare, TransR
+from pairre.support.errors import RecipeError, suggest
 
 MODELS: tuple[type[Model], ...] = (
     *(PairRE, TripleRE),

@@ -15,14 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from pairre import ops
-from pairre.errors import RecipeError
+from pairre import kernels
 from pairre.graph import Graph, Side
 from pairre.graph.index import COLUMN
-from pairre.ops import reference
-from pairre.ops.reference.compare import meet
-from pairre.ops.reference.rows import wide
-from pairre.randomness import key, uniform
+from pairre.kernels import reference
+from pairre.kernels.reference.compare import meet
+from pairre.kernels.reference.rows import wide
+from pairre.support.errors import RecipeError
+from pairre.support.randomness import key, uniform
 
 Query = tuple[Tensor, Tensor | None]  # q and its scale w, [B, D] each; None: 1
 Width = int | Callable[[int], int]  # of a part of a row: a multiple of dim, or a function of it
@@ -57,8 +57,8 @@ class Model(torch.nn.Module):
     name: ClassVar[str]
     formula: ClassVar[str]
     paper: ClassVar[str]
-    kind: ops.Kind | None  # how a query meets a candidate; None: by `meet`, a formula of the model's own
-    kinds: ClassVar[tuple[ops.Kind, ...]] = ()  # others that may be asked for
+    kind: kernels.Kind | None  # how a query meets a candidate; None: by `meet`, a formula of the model's own
+    kinds: ClassVar[tuple[kernels.Kind, ...]] = ()  # others that may be asked for
     entity_parts: ClassVar[dict[str, Width]] = {"vector": 1}
     relation_parts: ClassVar[dict[str, Width]]
     weight_parts: ClassVar[dict[str, Shape]] = {}
@@ -77,7 +77,7 @@ class Model(torch.nn.Module):
         num_relations: int,
         dim: int,
         storage: str = "float32",
-        kind: ops.Kind | None = None,
+        kind: kernels.Kind | None = None,
         reciprocal: bool = False,
         dropout: Sequence[float] = (),
         unit: bool = False,
@@ -216,7 +216,7 @@ class Model(torch.nn.Module):
         return scores
 
     def count_above(self, q: Tensor, w: Tensor | None, *arguments: Any) -> tuple[Tensor, Tensor]:
-        """How many candidates score above the true one, and the same; see `ops.count_above`."""
+        """How many candidates score above the true one, and the same; see `kernels.count_above`."""
         functions, how = self._by
         counts: tuple[Tensor, Tensor] = functions.count_above(how, q, w, *arguments)
         return counts

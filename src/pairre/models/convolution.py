@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pairre.errors import RecipeError
 from pairre.graph import Graph, Side
 from pairre.models.base import Model, Query
-from pairre.randomness import bits, key, uniform
+from pairre.support.errors import RecipeError
+from pairre.support.randomness import bits, key, uniform
 
 _FILTERS, _SIDE = 32, 3  # filters of 3 × 3
 _MOMENTUM = 0.1  # how fast the statistics of batches are forgotten

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pairre.kernels.reference.compare import total
 from pairre.models.base import Model, Query
-from pairre.ops.reference.compare import total
 
 _LEAST, _MOST = 0.05, 5.0  # bounds of variances, the paper's
 

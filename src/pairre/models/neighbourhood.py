@@ -19,7 +19,7 @@ from pairre.graph import Graph, Side
 from pairre.models.base import Ids, Model, Query, Width
 from pairre.models.bilinear import DistMult
 from pairre.models.rotation import OTE, group_size
-from pairre.randomness import bits, generator, key, uniform
+from pairre.support.randomness import bits, generator, key, uniform
 
 _BOTH = (0, 1)
 

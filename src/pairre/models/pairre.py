@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pairre import ops
+from pairre import kernels
 from pairre.graph import Side
 from pairre.models.base import Model, Query, Sets
 
@@ -30,7 +30,7 @@ class PairRE(Model):
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
         """Put entity rows on the unit sphere."""
-        return ops.unit_rows(e.vector)
+        return kernels.unit_rows(e.vector)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """q = ĥ ∘ r.head, w = r.tail."""
@@ -63,7 +63,7 @@ class PairRE(Model):
 
     def batch_scores(self, side: Side, entity: Tensor, relation: Tensor, sets: Sets) -> tuple[Tensor, Tensor]:
         """As any model's, by fewer launches where the device has a kernel for it."""
-        fused = getattr(ops.backend(entity.device.type), "pairre_scores", None)
+        fused = getattr(kernels.backend(entity.device.type), "pairre_scores", None)
         if fused and sets.number == 1 and sets.place is None:
             scores: tuple[Tensor, Tensor] = fused(entity, relation, self.candidate_side(side) == "tail")
             return scores
@@ -73,7 +73,7 @@ class PairRE(Model):
         """As any model's, by a kernel: pairs of scales meet all pairs of relation vectors."""
         h, t = ends.chunk(2) if self.candidate_side(side) == "tail" else reversed(ends.chunk(2))
         r = self.parts("relation", relations)
-        return ops.compare("l1", ops.unit_rows(h), ops.unit_rows(t), r.tail, weights=r.head)
+        return kernels.compare("l1", kernels.unit_rows(h), kernels.unit_rows(t), r.tail, weights=r.head)
 
 
 class TripleRE(Model):
@@ -92,7 +92,7 @@ class TripleRE(Model):
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
         """Put entity rows on the unit sphere."""
-        return ops.unit_rows(e.vector)
+        return kernels.unit_rows(e.vector)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """q = ĥ ∘ (r.head + 1) + r.middle, w = r.tail + 1."""

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.graph import Graph, Side
+from pairre.kernels.reference.compare import root, total
 from pairre.models.base import Ids, Model, Query
-from pairre.ops.reference.compare import root, total
 
 
 class RotatE(Model):

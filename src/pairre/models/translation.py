@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pairre.graph import Graph
 from pairre.models.base import Model, Query
-from pairre.randomness import bits, key
+from pairre.support.randomness import bits, key
 
 
 class _Translation(Model):

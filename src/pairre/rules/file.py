@@ -14,9 +14,9 @@ from typing import Any, Literal, cast, get_args
 
 import pyarrow as pa
 
-from pairre.errors import GraphError, RuleError, suggest
-from pairre.files import written_whole
 from pairre.graph.readers import read_lines, split_suffix
+from pairre.support.errors import GraphError, RuleError, suggest
+from pairre.support.files import written_whole
 
 Kind = Literal["subrelation", "inverse", "symmetry", "equivalence", "composition"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -20,12 +20,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from pairre.errors import RuleError, suggest
 from pairre.graph import Graph
 from pairre.graph.split import distinct
 from pairre.rules.file import KINDS, Kind, Rule
 from pairre.rules.measure import Facts, Least, Scratch, joins, measure
-from pairre.threads import over_rows
+from pairre.support.errors import RuleError, suggest
+from pairre.support.threads import over_rows
 
 _PIECES = 200  # of about equal work; progress is told after each
 

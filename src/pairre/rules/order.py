@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
-from pairre.errors import RuleError
 from pairre.rules.file import Rule
+from pairre.support.errors import RuleError
 
 
 class Order(NamedTuple):

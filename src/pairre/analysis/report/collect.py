@@ -1,0 +1,231 @@
+"""A run → everything that its report shows, as plain values ready for JSON."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pairre import __version__
+from pairre.analysis.patterns import (
+    FORMULAS,
+    KINDS,
+    Kind,
+    Meets,
+    Pattern,
+    Vectors,
+    agreement,
+    compare,
+    paired_vectors,
+    patterns_in_triples,
+    search,
+)
+from pairre.analysis.patterns.detect import CONFIDENCE, COVERAGE, SUPPORT
+from pairre.analysis.patterns.search import HOLDS, symmetries
+from pairre.analysis.report.entities import Method, entity_map
+from pairre.evaluation.evaluate import bootstrap, evaluate_triples, summarise
+from pairre.graph import Graph, Split
+from pairre.graph.statistics import CATEGORIES, relation_categories, relation_means
+from pairre.runs.folder import Run
+
+MOST_PATTERNS = 2000  # listed of each kind
+MOST_NUMBERS = 1 << 22  # of relation vectors that the page carries, about 11 MB
+MOST_POINTS = 1000  # of a curve
+
+
+Say = Callable[[str, float], None]  # what goes on, and the share of it that is done
+
+
+def collect(run: Run, split: Split, method: Method, say: Say) -> dict[str, Any]:
+    """Rank the split, search the vectors, mine the triples, lay out the map."""
+    graph = run.graph
+    result: dict[str, Any] = {
+        "title": f"{run.model.name} on {graph.name}",
+        "subtitle": f"{run.recipe.model.dim:,} features, seed {run.recipe.train.seed}",
+        "footer": f"Made by pairre {__version__} on {datetime.date.today().isoformat()}. {run.model.formula}",
+        "categories": CATEGORIES,
+        "curves": _curves(run.history),
+        "formulas": FORMULAS,
+    }
+    if len(graph.split(split)):
+        advance = _counted(say, f"ranking the {split} split", 2 * len(graph.split(split)) * graph.num_entities)
+        evaluation, ranked = _evaluated(run, split, advance)
+        result |= {"evaluation": evaluation, "metrics_note": _metrics_note(evaluation)}
+    else:
+        result["no_evaluation"] = f"The {split} split is empty, so nothing was ranked."
+        ranked = {}
+    triples = patterns_in_triples(graph, progress=_counted(say, "mining rules from the training triples", 1))
+    vectors = paired_vectors(run.model)
+    if vectors is not None:
+        say("searching the relation vectors for patterns", 0)
+        result |= _from_vectors(vectors, graph, triples)
+    else:
+        result |= {
+            "patterns": _rows({}, triples, None),
+            "patterns_note": f"{run.model.name} has no paired relation vectors, so patterns are read off the training "
+            f"triples alone. {_mined()}",
+        }
+    say("laying out the map of entities", 0)
+    result["map"] = entity_map(graph, run.model, method)
+    shown, num_entities = len(result["map"]["x"]), result["map"].pop("num_entities")
+    which = "all entities" if shown == num_entities else f"the {shown:,} most frequent of {num_entities:,} entities"
+    result["map_note"] = f"By {result['map'].pop('method')} of their vectors: {which}."
+    result["relations"] = {**_relations(graph, vectors), **ranked}
+    return {**result, "facts": _facts(run, result.get("evaluation"))}
+
+
+def _counted(say: Say, what: str, total: float) -> Callable[[float], None]:
+    """Say what goes on, from amounts of work that are done."""
+    done = 0.0
+    say(what, 0)
+
+    def advance(amount: float) -> None:
+        nonlocal done
+        done += amount
+        say(what, min(1.0, done / total))
+
+    return advance
+
+
+def _facts(run: Run, evaluation: dict[str, Any] | None) -> list[list[str]]:
+    """The cards at the top: term, value, and a remark."""
+    graph, recipe = run.graph, run.recipe
+    steps = max((entry["step"] for entry in run.history), default=0)
+    valid = [entry["best_mrr"] for entry in run.history if "best_mrr" in entry]
+    facts = [
+        ["graph", graph.name, f"{graph.num_entities:,} entities, {graph.num_relations:,} relations"],
+        ["train / valid / test", " / ".join(f"{len(graph.split(s)):,}" for s in ("train", "valid", "test")), "triples"],
+        ["model", run.model.name, f"{sum(p.numel() for p in run.model.parameters()):,} parameters"],
+        ["loss", recipe.loss.name, f"γ {recipe.loss.margin:g}, α {recipe.loss.temperature:g}"],
+        ["batch", f"{recipe.train.batch:,}", f"{recipe.sampling.negatives or 'all'} negatives"],
+        ["optimiser", recipe.train.optimizer, f"rate {recipe.train.lr:g}, {recipe.train.schedule}"],
+        ["steps", f"{steps:,}" if steps else "not logged", f"of {recipe.train.steps:,}"],
+    ]
+    if valid:
+        facts.append(["best valid MRR", f"{max(valid):.4f}", "while training"])
+    if evaluation:
+        low, high = evaluation["interval_95"]["mrr"]
+        facts.append(
+            [f"{evaluation['split']} MRR", f"{evaluation['both']['mrr']:.4f}", f"95%: {low:.4f} to {high:.4f}"]
+        )
+    return facts
+
+
+def _curves(history: list[dict[str, Any]]) -> dict[str, list[list[float]]]:
+    loss = [[entry["step"], entry["loss"]] for entry in history if "loss" in entry]
+    valid = [[entry["step"], entry["valid"]["mrr"]] for entry in history if "valid" in entry]
+    return {"loss": loss[:: len(loss) // MOST_POINTS + 1], "valid": valid[:: len(valid) // MOST_POINTS + 1]}
+
+
+def _evaluated(
+    run: Run, split: Split, advance: Callable[[float], None]
+) -> tuple[dict[str, Any], dict[str, list[float | None]]]:
+    """Metrics as a whole and by category, and columns of the table of relations, all from one ranking."""
+    graph, triples = run.graph, run.graph.split(split)
+    ranks = evaluate_triples(run.model, triples, graph.known, advance, graph.given(split))
+    relation = triples[:, 1].long()
+    category = np.array(relation_categories(graph))[relation.numpy()]
+    both = torch.stack([ranks[side].realistic for side in ("head", "tail")], 1)
+    by_category = {}
+    for name in CATEGORIES:
+        chosen = torch.from_numpy(category == name)
+        if chosen.any():
+            by_category[name] = {"num_triples": int(chosen.sum()), **summarise(ranks, chosen)}
+    num = torch.bincount(relation, minlength=graph.num_relations).tolist()
+
+    def mean(values: Tensor) -> list[float | None]:
+        sums = torch.bincount(relation, values.double().mean(1), graph.num_relations).tolist()
+        return [total / n if n else None for total, n in zip(sums, num, strict=True)]
+
+    whole = {"split": split, "num_triples": len(triples), **summarise(ranks)}
+    columns = {"ranked": num, "mrr": mean(both.reciprocal()), "hits": mean(both <= 10)}
+    return {**whole, "interval_95": bootstrap(both), "by_category": by_category}, columns
+
+
+def _metrics_note(evaluation: dict[str, Any]) -> str:
+    return (
+        f"The {evaluation['num_triples']:,} triples of the {evaluation['split']} split, each ranked among all heads "
+        "and all tails, other known triples left out; ties count as the mean of the best and the worst rank. The 95% "
+        "interval is a bootstrap over triples (1,000 resamples)."
+    )
+
+
+def _relations(graph: Graph, vectors: Vectors | None) -> dict[str, list[Any]]:
+    """The table of relations, by column."""
+    columns: dict[str, list[Any]] = {
+        "name": graph.relations.name_list(range(graph.num_relations)),
+        "category": relation_categories(graph),
+        "train": relation_means(graph)[0].tolist(),
+    }
+    return columns if vectors is None else {**columns, "symmetry": _rounded(symmetries(vectors))}
+
+
+def _rounded(values: Iterable[float]) -> list[float]:
+    return [round(float(v), 4) for v in values]
+
+
+def _mined() -> str:
+    return (
+        f"By the training triples a pattern holds if its rule has a confidence of {CONFIDENCE:g} or more, foretells "
+        f"{SUPPORT} triples and {COVERAGE:.0%} of those of the relation it implies."
+    )
+
+
+def _from_vectors(vectors: Vectors, graph: Graph, triples: set[Pattern]) -> dict[str, Any]:
+    """Patterns found by either, how they compare, and the vectors themselves."""
+    found = search(vectors, Meets.of(graph))
+    compared = compare((p for patterns in found.values() for p in patterns), triples)
+    thresholds = ", ".join(f"{kind} {least:g}" for kind, least in HOLDS.items())
+    packed = _packed(vectors, graph, [p for patterns in found.values() for p in patterns[:50]])
+    left_out = graph.num_relations - len(packed["relations"])
+    return {
+        "vectors": packed,
+        "patterns": _rows(found, triples, vectors),
+        "comparison": {kind: c.as_dict() for kind, c in compared.items()},
+        "patterns_note": "Agreement is the share of the two sides of a pattern's equation that cancels: 1 where it "
+        f"holds, about 0.2 by chance (0.36 for a symmetry). From here up (✓) the vectors show it: {thresholds}. "
+        f"{_mined()} At most {MOST_PATTERNS:,} of each kind are listed."
+        + (f" Histograms are there for all but {left_out:,} less frequent relations." if left_out else ""),
+        "comparison_note": "Precision: of the patterns that the vectors show, the share that the triples show too. "
+        "Recall: of those that the triples show, the share that the vectors do.",
+    }
+
+
+def _rows(found: dict[Kind, list[Pattern]], triples: set[Pattern], vectors: Vectors | None) -> dict[str, Any]:
+    """For each kind what either side found, with both scores, the best first."""
+    table: dict[str, Any] = {}
+    for kind in KINDS:
+        confidence = {p.relations: round(p.score, 4) for p in triples if p.kind == kind}
+        seen = {p.relations for p in found.get(kind, [])}
+        best = sorted(confidence, key=lambda ids: -confidence[ids])
+        listed = list(dict.fromkeys([*(p.relations for p in found.get(kind, [])), *best]))
+        agreed: list[Any] = [None] * len(listed)
+        if vectors is not None and listed:
+            pieces = np.array_split(np.array(listed), len(listed) // 1000 + 1)
+            agreed = _rounded(np.concatenate([agreement(vectors, kind, piece) for piece in pieces]))
+            order = sorted(range(len(listed)), key=lambda i: -agreed[i])
+            listed, agreed = [listed[i] for i in order], [agreed[i] for i in order]
+        table[kind] = [
+            {"ids": ids, "agreement": a, "confidence": confidence.get(ids), "vectors": ids in seen}
+            for ids, a in zip(listed[:MOST_PATTERNS], agreed, strict=False)
+        ]
+    return table
+
+
+def _packed(vectors: Vectors, graph: Graph, first: Iterable[Pattern]) -> dict[str, Any]:
+    """Relation vectors in half precision, divided by the largest number; those of the best patterns come first."""
+    by_frequency = relation_means(graph)[0].argsort(descending=True, stable=True).tolist()
+    dim = vectors.head.shape[1]
+    wanted = list(dict.fromkeys([*(i for p in first for i in p.relations), *by_frequency]))
+    kept = sorted(wanted[: max(1, MOST_NUMBERS // (2 * dim))])
+    scale = float(max(np.abs(vectors.head).max(), np.abs(vectors.tail).max())) or 1.0
+    parts = {
+        name: base64.b64encode((part[kept] / scale).astype("<f2").tobytes()).decode()
+        for name, part in vectors._asdict().items()
+    }
+    return {"dim": dim, "scale": scale, "relations": kept, **parts}

@@ -1,0 +1,86 @@
+"""The map of entities: which are shown, where in two dimensions, of which type, and on which side of each relation."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from pairre.graph import Graph
+from pairre.models import Model
+from pairre.support.errors import MissingExtraError
+
+Method = Literal["pca", "tsne"]
+MOST_POINTS = 3000
+MOST_TYPES = 8
+_TYPE_NAMES = {"type", "is_a", "isa", "instance_of", "instanceof", "instance of", "has_type", "p31"}
+
+
+def check_method(method: Method) -> None:
+    """Say early what is missing."""
+    if method == "tsne":
+        try:
+            import sklearn.manifold  # noqa: F401
+        except ImportError:
+            raise MissingExtraError("--map tsne", "plots") from None
+
+
+def entity_map(graph: Graph, model: Model, method: Method = "pca") -> dict[str, Any]:
+    """Plain values: coordinates and names of the most frequent entities, their types, their places in relations."""
+    ends = graph.train[:, [0, 2]].long()
+    degree = torch.bincount(ends.flatten(), minlength=graph.num_entities)
+    shown = degree.argsort(descending=True, stable=True)[:MOST_POINTS].sort().values
+    x, y = _flat(_rows(model, shown), method).T.tolist()
+    place = torch.full((graph.num_entities,), -1)
+    place[shown] = torch.arange(len(shown))
+    result: dict[str, Any] = {
+        "x": [round(v, 4) for v in x],
+        "y": [round(v, 4) for v in y],
+        "name": graph.entities.name_list(shown.tolist()),
+        "num_entities": graph.num_entities,
+        "method": {"pca": "principal components", "tsne": "t-SNE"}[method],
+    }
+    for key, column in (("heads", 0), ("tails", 2)):
+        on_map = place[graph.train[:, column].long()]
+        pairs = torch.stack([graph.train[:, 1].long(), on_map], 1)[on_map >= 0]
+        pairs = torch.unique(pairs, dim=0)
+        sizes = torch.bincount(pairs[:, 0], minlength=graph.num_relations).tolist()
+        result[key] = [part.tolist() for part in torch.split(pairs[:, 1], sizes)]
+    return {**result, **_types(graph, shown)}
+
+
+def _rows(model: Model, ids: Tensor) -> Tensor:
+    """Entity vectors as the score uses them, or as stored where that depends on the relation."""
+    with torch.no_grad():
+        rows = model.entity_rows(ids.to(model.entity.device))
+        return (rows if model.projected else model.prepared(rows, "head", None)).float().cpu().nan_to_num()
+
+
+def _flat(rows: Tensor, method: Method) -> Tensor:
+    """Rows in two dimensions, [N, 2]."""
+    if method == "tsne":
+        from sklearn.manifold import TSNE
+
+        perplexity = min(30.0, max(1.0, (len(rows) - 1) / 3))
+        return torch.from_numpy(TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(rows.numpy()))
+    with torch.random.fork_rng(devices=[]):  # it draws where to start from
+        torch.manual_seed(0)
+        _, _, directions = torch.pca_lowrank(rows, q=min(8, *rows.shape), niter=8)
+    flat = (rows - rows.mean(0)) @ directions[:, :2]
+    return torch.nn.functional.pad(flat, (0, 2 - flat.shape[1]))
+
+
+def _types(graph: Graph, shown: Tensor) -> dict[str, Any]:
+    """The most frequent types and which of them each entity has, if a relation's name says that it gives types."""
+    for relation in range(graph.num_relations):
+        name = graph.relations[relation]
+        if name.replace("#", "/").replace(":", "/").rstrip("/").split("/")[-1].lower() in _TYPE_NAMES:
+            triples = graph.train[graph.train[:, 1] == relation].long()
+            values, counts = torch.unique(triples[:, 2], return_counts=True)
+            top = values[counts.argsort(descending=True, stable=True)[:MOST_TYPES]].tolist()
+            number = {value: i for i, value in enumerate(top)}
+            of = {h: number[t] for h, t in triples[:, [0, 2]].flip(0).tolist() if t in number}
+            if of:
+                return {"types": graph.entities.name_list(top), "type": [of.get(e) for e in shown.tolist()]}
+    return {}

@@ -1,0 +1,87 @@
+"""The command `reproduce`: options, one table an experiment, kept as Markdown and JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from pairre.cli import tables
+from pairre.cli.options import Device
+from pairre.studies.reproduce import EXPERIMENTS, find, machine, markdown, reproduce
+from pairre.support.errors import PairREError
+from pairre.support.files import write_json, write_text
+
+
+def reproduce_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]…", help="Tables and figures, see `--list`; else all of them.")
+    ] = None,
+    folder: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Where runs and tables are kept, and found again.")
+    ] = Path("runs/reproduce"),
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each row; else as many as the table says.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change every recipe, e.g. `--set train.steps=1000` for a quick look."
+        ),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all tables in one JSON file, too; - prints it.")
+    ] = None,
+    device: Device = "auto",
+    show: Annotated[bool, typer.Option("--list", help="List what there is and what it needs, and stop.")] = False,
+) -> None:
+    """Reproduce tables and figures of the PairRE paper: ours beside the published one, with the difference.
+
+    What is missing is trained, what was cut off goes on, what is there is used again. Each table is also written as
+    NAME.md and NAME.json; `--json` writes all of them in one file. Machine, versions and date are in both.
+    """
+    out = Console()
+    if show:
+        out.print(tables.experiments_table(EXPERIMENTS))
+        return
+    wanted = [find(name) for name in names or [experiment.name for experiment in EXPERIMENTS]]
+    stamp = {"machine": machine(device), "settings": settings or []}
+    kept: dict[str, Any] = {**stamp, "tables": []}
+    to_stdout, failed = json_file == Path("-"), []
+    for experiment in wanted:
+        try:
+            result = reproduce(
+                experiment.name, folder, seeds=seeds, settings=tuple(settings or ()), device=device, say=_say
+            )
+        except PairREError as error:
+            if len(wanted) == 1:
+                raise
+            _say(f"{experiment.name} is left out: {error}")
+            failed.append(experiment.name)
+            continue
+        values = result.as_dict()
+        kept["tables"].append(values)
+        _write(folder, stamp, values)
+        if not to_stdout:
+            out.print(tables.reproduction_table(values))
+            if json_file is not None:
+                write_json(json_file, kept)  # after every table, so that what is done is kept
+        for file in result.files:
+            _say(f"wrote {file}")
+    if to_stdout:
+        print(json.dumps(kept, indent=2, ensure_ascii=False))
+    _say(f"The tables are in {folder}.")
+    if failed:
+        raise PairREError(f"left out: {', '.join(failed)}; the reasons are above")
+
+
+def _write(folder: Path, stamp: dict[str, Any], values: dict[str, Any]) -> None:
+    """One table as NAME.json and NAME.md."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / f"{values['name']}.json", {**stamp, **values})
+    write_text(folder / f"{values['name']}.md", markdown(values))
+
+
+def _say(text: str) -> None:
+    Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)

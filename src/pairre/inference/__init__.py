@@ -1,0 +1,4 @@
+"""Answers from a trained run: the most plausible triples for a query, by name.
+
+Decided here: which candidates a query has and how answers are presented.
+"""

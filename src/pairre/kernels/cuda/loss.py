@@ -1,0 +1,148 @@
+"""The loss of the paper and the normalisation of rows on a CUDA device: one launch forward, one backward."""
+
+# Kernels carry no types: numba and Triton find them out.
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pairre.kernels import reference
+
+_MOST = 32768  # negatives that a program holds; beyond, plain PyTorch
+
+
+@triton.jit
+def _softplus(x):
+    return tl.maximum(x, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(x)))
+
+
+@triton.jit
+def _self_adversarial(
+    POSITIVE, NEGATIVE, KNOWN, WEIGHT, UPSTREAM, LOSS, DP, DN, K, margin, temperature,
+    FILTER: tl.constexpr, BACKWARD: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """One positive with its negatives; forward its share of the loss, backward the gradients."""
+    b = tl.program_id(0).to(tl.int64)
+    rk = tl.arange(0, BK)
+    inside = rk < K
+    s = tl.load(NEGATIVE + b * K + rk, mask=inside, other=0.0)
+    counts = inside
+    if FILTER:
+        counts = inside & (tl.load(KNOWN + b * K + rk, mask=inside, other=1) == 0)
+    logits = tl.where(counts, temperature * s, -1e30)
+    power = tl.where(counts, tl.exp(logits - tl.max(logits, axis=0)), 0.0)
+    p = power / tl.maximum(tl.sum(power, axis=0), 1e-30)
+    half = tl.load(WEIGHT + b) / 2
+    positive = tl.load(POSITIVE + b)
+    if BACKWARD:
+        half = half * tl.load(UPSTREAM)
+        tl.store(DP + b, -half * tl.sigmoid(-margin - positive))
+        tl.store(DN + b * K + rk, half * p * tl.sigmoid(margin + s), mask=inside)
+    else:
+        false = tl.sum(p * _softplus(margin + s), axis=0)
+        tl.store(LOSS + b, half * (_softplus(-margin - positive) + false))
+
+
+def _launch(
+    inputs: tuple[Tensor, ...],
+    settings: tuple[float, ...],
+    upstream: Tensor,
+    outputs: tuple[Tensor, ...],
+    backward: bool,
+) -> None:
+    positive, negative, known, weight = inputs
+    width = triton.next_power_of_2(negative.shape[1])
+    _self_adversarial[(len(positive),)](
+        *(positive, negative, weight if known is None else known.view(torch.uint8), weight, upstream, *outputs),
+        *(negative.shape[1], *settings),
+        FILTER=known is not None,
+        BACKWARD=backward,
+        BK=width,
+        num_warps=max(1, min(16, width // 256)),
+    )
+
+
+class _SelfAdversarial(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, positive: Tensor, negative: Tensor, known: Any, weight: Tensor, *settings: float) -> Tensor:
+        inputs = (positive.contiguous(), negative.contiguous(), known, weight)
+        ctx.save_for_backward(*inputs)
+        ctx.settings = settings
+        losses = torch.empty_like(weight)
+        _launch(inputs, settings, losses, (losses, losses, losses), backward=False)
+        return losses.sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        positive, negative = ctx.saved_tensors[:2]
+        dp, dn = torch.empty_like(positive), torch.empty_like(negative)
+        _launch(ctx.saved_tensors, ctx.settings, upstream.contiguous(), (dp, dp, dn), backward=True)
+        return dp, dn, None, None, None, None
+
+
+def self_adversarial(
+    positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, margin: float, temperature: float
+) -> Tensor:
+    """As `reference.self_adversarial`."""
+    if not 0 < negative.shape[1] <= _MOST or len(positive) == 0:
+        return reference.self_adversarial(positive, negative, known, weight, margin, temperature)
+    result: Tensor = _SelfAdversarial.apply(positive, negative, known, weight, margin, temperature)  # type: ignore[no-untyped-call]
+    return result
+
+
+@triton.jit
+def _unit(X, G, OUT, D, BACKWARD: tl.constexpr, BD: tl.constexpr):
+    """x / |x| of one row, or the gradient of it: (g − x̂ (x̂ · g)) / |x|."""
+    row = tl.program_id(0).to(tl.int64)
+    square = tl.zeros([BD], tl.float32)
+    inner = tl.zeros([BD], tl.float32)
+    for d in range(0, D, BD):
+        rd = d + tl.arange(0, BD)
+        x = tl.load(X + row * D + rd, mask=rd < D, other=0.0)
+        square += x * x
+        if BACKWARD:
+            inner += x * tl.load(G + row * D + rd, mask=rd < D, other=0.0)
+    scale = 1 / tl.maximum(tl.sqrt(tl.sum(square, axis=0)), 1e-12)
+    along = tl.sum(inner, axis=0) * scale * scale
+    for d in range(0, D, BD):
+        rd = d + tl.arange(0, BD)
+        out = tl.load(X + row * D + rd, mask=rd < D, other=0.0)
+        if BACKWARD:
+            out = tl.load(G + row * D + rd, mask=rd < D, other=0.0) - out * along
+        tl.store(OUT + row * D + rd, out * scale, mask=rd < D)
+
+
+class _UnitRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        x = rows.contiguous()
+        ctx.save_for_backward(x)
+        return _UnitRows.launch(x, x, backward=False)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return _UnitRows.launch(x, gradient.contiguous(), backward=True)
+
+    @staticmethod
+    def launch(x: Tensor, g: Tensor, backward: bool) -> Tensor:
+        out = torch.empty_like(x)
+        if out.numel():
+            width = min(2048, triton.next_power_of_2(x.shape[1]))
+            _unit[(len(x),)](x, g, out, x.shape[1], BACKWARD=backward, BD=width, num_warps=max(1, min(8, width // 256)))
+        return out
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """As `reference.unit_rows`, for float32 rows [U, D]."""
+    result: Tensor = _UnitRows.apply(rows)  # type: ignore[no-untyped-call]
+    return result

@@ -1,0 +1,331 @@
+"""Settings by trial: ranges of recipe keys → trials of Optuna, judged and pruned by validation MRR → the best recipe.
+
+study.db   every trial, in SQLite, so that the same call goes on from there however the last one ended
+best.toml  the best recipe so far, which can be run
+lock       held by the process that tunes
+
+Test triples take no part: trials train on a graph without them, so that they are not even in the filter.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import signal
+import time
+import tomllib
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from pairre.graph import Graph, load_graph
+from pairre.runs.folder import RunFolder
+from pairre.settings.recipe import Recipe, from_values, resolve
+from pairre.support.errors import GraphError, MissingExtraError, PairREError, RecipeError, RunError, TrainingError
+from pairre.support.files import disk_error, write_text
+from pairre.support.randomness import key
+from pairre.training.train import TrainingInterruptedError, train
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Choices:
+    """A setting that is one of a few."""
+
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number between two; drawn evenly, or with `log` evenly among orders of magnitude."""
+
+    low: float
+    high: float
+    log: bool = False
+
+
+Space = dict[str, Choices | Range]  # by `section.key`
+DEFAULT_SPACE: Space = {  # for PairRE on a graph that nobody has tuned
+    "train.lr": Range(1e-4, 2e-2, log=True),
+    "loss.margin": Choices((3.0, 6.0, 9.0, 12.0, 15.0)),
+    "loss.temperature": Choices((0.5, 1.0, 2.0)),
+    "loss.flattening": Range(0.0, 1.0),
+    "model.dim": Choices((100, 200, 400)),
+}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One trial that has ended, and the best MRR so far."""
+
+    number: int
+    state: Literal["complete", "pruned", "failed"]
+    settings: dict[str, Value]
+    mrr: float | None
+    best: float | None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What tuning found: the recipe of the best trial, and how much each setting mattered (shares of 1)."""
+
+    recipe: Recipe
+    mrr: float
+    settings: dict[str, Value]
+    num_trials: int
+    importances: dict[str, float]
+
+
+class TuningInterruptedError(TrainingInterruptedError):
+    """Ctrl-C; the trials that had ended are kept."""
+
+    def __init__(self, path: Path) -> None:
+        PairREError.__init__(self, f"stopped; the trials that had ended are in {path}: the same command continues")
+        self.exit_code = 128 + signal.SIGINT
+
+
+def load_space(path: str | Path) -> Space:
+    """Ranges from a TOML file that looks like a recipe: each value is a list of choices or `{low, high, log}`."""
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return read_space(values)
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: not valid TOML: {error}") from error
+    except RecipeError as error:
+        raise RecipeError(f"{path}: {error}") from None
+
+
+def read_space(values: Mapping[str, Any]) -> Space:
+    """Ranges from nested values; keys and both ends of a range are checked as a recipe's are."""
+    space: Space = {}
+    for section, entries in values.items():
+        if not isinstance(entries, Mapping):
+            from_values({section: entries})  # which says what is wrong with it
+        for name, declared in entries.items():
+            space[f"{section}.{name}"] = _declared(section, name, declared)
+    if not space:
+        raise RecipeError("no key to tune in it")
+    return space
+
+
+def _declared(section: str, name: str, declared: Any) -> Choices | Range:
+    def checked(value: Any) -> Any:
+        return getattr(getattr(from_values({section: {name: value}}), section), name)
+
+    path = f"{section}.{name}"
+    if isinstance(declared, list) and declared:
+        return Choices(tuple(checked(value) for value in declared))
+    if not isinstance(declared, Mapping) or not {"low", "high"} <= declared.keys() <= {"low", "high", "log"}:
+        raise RecipeError(f"{path}: write a list of choices, or {{low = …, high = …, log = true}}")
+    low, high, log = checked(declared["low"]), checked(declared["high"]), declared.get("log", False)
+    if isinstance(low, bool | str):
+        raise RecipeError(f"{path}: has no range: write a list of choices")
+    if not isinstance(log, bool):
+        raise RecipeError(f"{path}: log: true or false expected, not {log!r}")
+    if low >= high or (log and low <= 0):
+        raise RecipeError(f"{path}: low must be below high{', and above 0 for log' if log else ''}")
+    return Range(low, high, log)
+
+
+def tune(
+    graph: Graph | str | Path,
+    recipe: Recipe | str | Path | None = None,
+    *,
+    out: str | Path,
+    space: Space | str | Path | None = None,
+    overrides: Iterable[str] = (),
+    trials: int = 20,
+    timeout: float | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    report: Callable[[Attempt], None] = lambda _: None,
+) -> Tuned:
+    """Try settings from `space` until there are `trials` in all, and keep study and best recipe in the folder `out`.
+
+    Keys outside the space are the recipe's; one that `overrides` sets stays as it is. After `timeout` seconds no trial
+    begins. A trial that diverges or runs out of memory counts as failed. `report` is told of each trial that ends.
+    """
+    graph = graph if isinstance(graph, Graph) else load_graph(graph)
+    if len(graph.valid) == 0:
+        raise GraphError(f"{graph.name}: the valid split is empty, and settings are judged by it")
+    graph = graph.without_test()
+    overrides, path = list(overrides), Path(out)
+    base = resolve(graph, recipe, overrides)
+    ranges = DEFAULT_SPACE if space is None else space if isinstance(space, dict) else load_space(space)
+    fixed = {setting.partition("=")[0].strip() for setting in overrides}
+    if space is None and not base.loss.flattening:  # the recipe weighs positives in another way, or must not at all
+        fixed.add("loss.flattening")
+    ranges = {name: values for name, values in ranges.items() if name not in fixed}
+    if not ranges:
+        raise RecipeError("every key of the space is set: nothing is left to tune")
+    started = time.monotonic()
+    with _study(path, graph, base, ranges, seed) as study:
+        tuner = _Tuner(study, graph, base, ranges, seed, device)
+        try:
+            while tuner.num_trials < trials and (timeout is None or time.monotonic() - started < timeout):
+                attempt = tuner.attempt()
+                tuner.keep_best(path / "best.toml")
+                report(attempt)
+        except KeyboardInterrupt:
+            raise TuningInterruptedError(path) from None
+        tuner.keep_best(path / "best.toml")
+        return tuner.result()
+
+
+class _Tuner:
+    """A study and what its trials train."""
+
+    def __init__(self, study: Any, graph: Graph, base: Recipe, ranges: Space, seed: int, device: str) -> None:
+        self.study, self.graph, self.base, self.ranges = study, graph, base, ranges
+        self.seed, self.device = seed, device
+
+    @property
+    def num_trials(self) -> int:
+        """How many have ended; one that was killed did not."""
+        return sum(1 for t in self.study.get_trials(deepcopy=False) if _ended(t))
+
+    def attempt(self) -> Attempt:
+        """One trial. What it tries depends on the seed and the trials before, not on when the process began."""
+        from optuna import TrialPruned
+        from optuna.samplers import TPESampler
+        from optuna.trial import TrialState
+
+        self.study.sampler = TPESampler(seed=key(self.seed, "trial", self.num_trials) & 0xFFFFFFFF)
+        trial, seen, error = self.study.ask(), list[float](), ""
+        settings = {name: _suggest(trial, name, values) for name, values in self.ranges.items()}
+
+        def watch(_: int, mrr: float) -> None:
+            seen.append(mrr)
+            trial.report(mrr, len(seen))
+            if trial.should_prune():
+                raise TrialPruned
+
+        try:
+            recipe = _with(self.base, settings)
+            train(self.graph, recipe, device=self.device, progress=False, on_validation=watch)
+            self.study.tell(trial, max(seen))
+        except TrialPruned:
+            self.study.tell(trial, state=TrialState.PRUNED)
+        except (TrainingError, RecipeError, MemoryError, RuntimeError) as failure:
+            if not _expected(failure):
+                raise
+            error = str(failure).splitlines()[0] if str(failure) else type(failure).__name__
+            trial.set_user_attr("error", error)
+            self.study.tell(trial, state=TrialState.FAIL)
+        gc.collect()  # what refers to itself would stay, with its memory, until Python happens to look
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        ended = self.study.get_trials(deepcopy=False)[trial.number]
+        state: Any = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}[ended.state.name]
+        best = self._best()
+        mrr = None if error else max(seen)
+        return Attempt(self.num_trials, state, settings, mrr, best.value if best else None, error)
+
+    def _best(self) -> Any:
+        """The best trial so far, the first of equals; None while none has come to its end."""
+        complete = [t for t in self.study.get_trials(deepcopy=False) if t.state.name == "COMPLETE"]
+        return max(complete, key=lambda t: t.value, default=None)
+
+    def keep_best(self, file: Path) -> None:
+        """Write the best recipe so far."""
+        if best := self._best():
+            remark = f"# {self.graph.name}: valid MRR {best.value:.4f}, the best of {self.num_trials} trials\n"
+            write_text(file, remark + _with(self.base, best.params).to_toml())
+
+    def result(self) -> Tuned:
+        """The best of all trials."""
+        if (best := self._best()) is None:
+            errors = [t.user_attrs["error"] for t in self.study.get_trials(deepcopy=False) if "error" in t.user_attrs]
+            raise TrainingError("; the last one: ".join(["no trial has come to its end", *errors[-1:]]))
+        recipe = _with(self.base, best.params)
+        return Tuned(recipe, best.value, dict(best.params), self.num_trials, self._importances())
+
+    def _importances(self) -> dict[str, float]:
+        """Shares of the settings in what made trials better or worse; nothing where too few trials tell."""
+        from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
+        with warnings.catch_warnings(action="ignore"):  # it is called experimental by older versions
+            try:
+                return dict(get_param_importances(self.study, evaluator=PedAnovaImportanceEvaluator()))
+            except (ValueError, RuntimeError):
+                return {}
+
+
+@contextmanager
+def _study(path: Path, graph: Graph, base: Recipe, ranges: Space, seed: int) -> Iterator[Any]:
+    """The study of a folder, locked: new, or as it was left; one of other settings is refused."""
+    try:
+        import optuna
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError:
+        raise MissingExtraError("pairre tune", "tune") from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    file = path / "study.db"
+    if path.exists() and not file.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise RunError(f"{path}: exists, and nothing was tuned there; choose another --out")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise disk_error(path, error) from error
+    with RunFolder(path).locked():
+        try:
+            storage = optuna.storages.RDBStorage(f"sqlite:///{file.resolve()}")
+            pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2)
+            study = optuna.create_study(
+                storage=storage, study_name="pairre", direction="maximize", load_if_exists=True, pruner=pruner
+            )
+        except SQLAlchemyError as error:
+            raise RunError(f"{file}: damaged: {str(error).splitlines()[0]}") from error
+        try:
+            _check_same(study, path, graph, base, ranges, seed)
+            for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):  # its process was killed
+                study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+            yield study
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
+
+
+def _check_same(study: Any, path: Path, graph: Graph, base: Recipe, ranges: Space, seed: int) -> None:
+    space = {name: asdict(values) for name, values in ranges.items()}
+    made = {"graph": graph.fingerprint, "recipe": base.to_toml(), "space": json.dumps(space), "seed": seed}
+    for name, value in made.items():
+        if study.user_attrs.setdefault(name, value) != value:
+            raise RunError(f"{path}: tuned with another {name} before; choose another --out")
+        study.set_user_attr(name, value)
+
+
+def _ended(trial: Any) -> bool:
+    """Whether it came to an end of its own: a failed trial without an error was killed, and is done again."""
+    return trial.state.is_finished() and (trial.state.name != "FAIL" or "error" in trial.user_attrs)
+
+
+def _expected(failure: Exception) -> bool:
+    """Whether settings may be to blame: a diverged loss, one that a model refuses, no memory left on any device."""
+    if isinstance(failure, TrainingError | RecipeError | MemoryError | torch.OutOfMemoryError):
+        return True
+    return "allocate memory" in str(failure)  # the words of the CPU's allocator
+
+
+def _suggest(trial: Any, name: str, values: Choices | Range) -> Any:
+    if isinstance(values, Choices):
+        return trial.suggest_categorical(name, values.values)
+    suggest = trial.suggest_int if isinstance(values.low, int) else trial.suggest_float
+    return suggest(name, values.low, values.high, log=values.log)
+
+
+def _with(base: Recipe, settings: Mapping[str, Any]) -> Recipe:
+    """A recipe with some keys changed."""
+    for name, value in settings.items():
+        section, _, setting = name.partition(".")
+        base = from_values({section: {setting: value}}, base)
+    return base

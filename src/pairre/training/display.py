@@ -1,0 +1,170 @@
+"""What training shows: a live panel on a terminal, plain lines elsewhere, nothing if unwanted; TensorBoard if asked."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from pairre.graph import Graph
+from pairre.settings.recipe import Recipe
+from pairre.support.errors import MissingExtraError
+
+
+class Display:
+    """Shows nothing; the other displays override what they show."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        pass
+
+    def resumed(self, step: int) -> None:
+        """Training continues after a step."""
+
+    def report(self, entry: dict[str, Any]) -> None:
+        """One line of the log."""
+
+    def say(self, text: str) -> None:
+        """One remark."""
+
+
+class PlainDisplay(Display):
+    """Lines, for files and pipes: every validation, and a report every few seconds."""
+
+    def __init__(self, console: Console, num_steps: int, title: str) -> None:
+        self.console, self.num_steps = console, num_steps
+        self._title, self._last = title, time.monotonic()
+
+    def __enter__(self) -> Self:
+        self.say(self._title)
+        return self
+
+    def resumed(self, step: int) -> None:
+        """Say where it continues."""
+        self.say(f"resumed after step {step:,}")
+
+    def report(self, entry: dict[str, Any]) -> None:
+        """Validations always, losses now and then."""
+        where = f"step {entry['step']:>7,}/{self.num_steps:,}"
+        if "valid" in entry:
+            best = " (best)" if entry["valid"]["mrr"] == entry["best_mrr"] else f" (best {entry['best_mrr']:.4f})"
+            self.say(
+                f"{where}  valid MRR {entry['valid']['mrr']:.4f}{best}  Hits@10 {entry['valid']['hits_at_10']:.4f}"
+            )
+        elif time.monotonic() - self._last > 5:
+            self._last = time.monotonic()
+            self.say(f"{where}  loss {entry['loss']:.4f}  {entry['triples_per_second']:,} triples/s")
+
+    def say(self, text: str) -> None:
+        """One line."""
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class LiveDisplay(Display):
+    """A progress bar with loss, speed, validation MRR, best so far and time left."""
+
+    def __init__(self, console: Console, num_steps: int, title: str) -> None:
+        self._bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=console,
+        )
+        self._task = self._bar.add_task("training", total=num_steps)
+        self._title = title
+        self._values = {"loss": "–", "triples/s": "–", "valid MRR": "–", "best": "–"}
+        self._live = Live(self._render(), console=console, refresh_per_second=8, redirect_stderr=False)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.say("stopped" if error else "done")
+        self._live.update(self._render())
+        self._live.__exit__(kind, error, trace)
+
+    def _render(self) -> Table:
+        grid = Table.grid()
+        grid.add_row(self._title)
+        grid.add_row(self._bar)
+        grid.add_row("   ".join(f"[dim]{name}[/] {value}" for name, value in self._values.items()))
+        return grid
+
+    def resumed(self, step: int) -> None:
+        """Start the bar where the run stopped."""
+        self._bar.update(self._task, completed=step)
+
+    def report(self, entry: dict[str, Any]) -> None:
+        """Refresh the numbers."""
+        self._bar.update(self._task, completed=entry["step"])
+        if "valid" in entry:
+            self._values |= {"valid MRR": f"{entry['valid']['mrr']:.4f}", "best": f"{entry['best_mrr']:.4f}"}
+        else:
+            self._values |= {"loss": f"{entry['loss']:.4f}", "triples/s": f"{entry['triples_per_second']:,}"}
+        self._live.update(self._render())
+
+    def say(self, text: str) -> None:
+        """Name what goes on beside the bar."""
+        self._bar.update(self._task, description=text)
+
+
+class BoardDisplay(Display):
+    """TensorBoard files beside another display."""
+
+    def __init__(self, other: Display, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise MissingExtraError("--tensorboard", "plots") from None
+        self._other = other
+        self._writer_class: Any = SummaryWriter
+        self._folder = folder
+
+    def __enter__(self) -> Self:
+        self._writer = self._writer_class(str(self._folder))  # makes the folder, so not before training starts
+        self._other.__enter__()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._writer.close()
+        self._other.__exit__(kind, error, trace)
+
+    def resumed(self, step: int) -> None:
+        """Pass it on."""
+        self._other.resumed(step)
+
+    def report(self, entry: dict[str, Any]) -> None:
+        """Scalars by name."""
+        values = {k: v for k, v in entry.items() if isinstance(v, float | int) and k != "step"}
+        values |= {f"valid/{k}": v for k, v in entry.get("valid", {}).items()}
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, entry["step"])
+        self._other.report(entry)
+
+    def say(self, text: str) -> None:
+        """Pass it on."""
+        self._other.say(text)
+
+
+def make_display(graph: Graph, recipe: Recipe, device: torch.device, board: Path | None, progress: bool) -> Display:
+    """The display that fits where standard error goes, and TensorBoard files under `board` if given."""
+    console = Console(stderr=True)
+    title = f"{recipe.model.name} on {graph.name}: {recipe.model.dim} features, {device}; the first step compiles"
+    display: Display = Display()
+    if progress:
+        kind = LiveDisplay if console.is_terminal else PlainDisplay
+        display = kind(console, recipe.train.steps, title)
+    if board is not None:
+        display = BoardDisplay(display, board / "tensorboard")
+    return display

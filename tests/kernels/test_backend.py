@@ -1,0 +1,57 @@
+"""The choice of a backend, and what all kernels of the CPU must keep."""
+
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pairre import kernels
+from pairre.kernels import cpu, reference
+from pairre.support.errors import DeviceError
+
+
+def test_bits_are_the_same_from_the_compiler_and_from_its_cache(tmp_path):
+    """A process that compiles the kernels and one that finds them in the cache must agree: resuming depends on it."""
+    code = """if True:
+        import hashlib, torch
+        from pairre.kernels import AdamTable, cpu
+        random = torch.Generator().manual_seed(0)
+        table, mean, square = (torch.ones(9, 200), torch.zeros(9, 200), torch.zeros(9, 200))
+        rates = 1 + torch.rand(20, 2, generator=random)
+        adam = AdamTable(table, mean, square, torch.full((9,), -1, dtype=torch.int32), rates)
+        for step in (0, 7):
+            gradient = torch.randn(3, 200, generator=random)
+            ids, clock = torch.tensor([1, 4, 1]), torch.tensor(step)
+            groups = cpu.group(ids)
+            cpu.adam_rows(adam, groups, cpu.read_adam(adam, ids, groups, clock), gradient, clock)
+        cpu.settle(adam, torch.tensor(19))
+        print(hashlib.sha256(table.numpy().tobytes()).hexdigest())
+    """
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    said = [
+        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert any(tmp_path.rglob("*.nbc")), "nothing was cached"
+    assert said[0] == said[1]
+
+
+def test_a_fallback_is_said_once(monkeypatch, caplog):
+    monkeypatch.setenv("PAIRRE_OPS", "reference")
+    kernels.backend.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING, "pairre"):
+            assert kernels.backend("cpu") is reference
+            assert kernels.backend("cpu") is reference
+        assert len(caplog.records) == 1
+        monkeypatch.setenv("PAIRRE_OPS", "fastest")
+        kernels.backend.cache_clear()
+        with pytest.raises(DeviceError, match="PAIRRE_OPS=fastest"):
+            kernels.backend("cpu")
+    finally:
+        kernels.backend.cache_clear()
+    monkeypatch.delenv("PAIRRE_OPS")
+    assert kernels.backend("cpu") is cpu
+    kernels.backend.cache_clear()

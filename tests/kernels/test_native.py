@@ -1,0 +1,99 @@
+"""The CUDA C++ kernels without a GPU: their own source, compiled for the CPU, as `native.py` launches it."""
+
+import ctypes
+import functools
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pairre.kernels import reference
+
+pytest.importorskip("triton")  # of the package that these kernels are in
+from pairre.kernels.cuda import native
+
+ROOT = Path(__file__).parents[1]
+SHAPES = [(1, 1, 1), (5, 9, 40), (33, 35, 17), (130, 140, 33)]  # queries, candidates, features
+pytestmark = pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="needs g++ on Linux")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """An instance of a kernel by name, as a function of a grid, a number of threads and pointers to arguments."""
+
+    @functools.cache
+    def compile_(name):
+        library = tmp_path_factory.mktemp("native") / "native.so"
+        defined = [f'-DNATIVE="{ROOT / "src/pairre/kernels/cuda/native.cu"}"', f"-DKERNEL={name}"]
+        options = ["-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-w", *defined, "-o", str(library)]
+        subprocess.run(["g++", *options, str(ROOT / "tests/native_on_cpu.cpp")], check=True)
+        return ctypes.CDLL(str(library)).run
+
+    return compile_
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(compiled, monkeypatch):
+    """`native` with a GPU of four multiprocessors that is none."""
+
+    def launch(name, grid, threads, shared, *arguments):
+        assert all(a.is_contiguous() for a in arguments if isinstance(a, torch.Tensor))
+        given = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else ctypes.c_int(a) for a in arguments]
+        compiled(name)(*grid, threads, (ctypes.c_void_p * len(given))(*map(ctypes.addressof, given)))
+
+    monkeypatch.setattr(native, "_launch", launch)
+    monkeypatch.setattr(native, "_processors", lambda _: 4)
+
+
+def tables(num_queries, num_candidates, dim, weighted=False):
+    """Queries, scales and candidates, and perhaps weights of the candidates."""
+    random, sizes = torch.Generator().manual_seed(0), (num_queries, num_queries, *[num_candidates] * (1 + weighted))
+    return [torch.randn(n, dim, generator=random) for n in sizes]
+
+
+def expected(*given):
+    q, w, c, *r = (table.double() for table in given)
+    return reference.compare("l1", q, w, c, None, *r)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("parts", [None, 1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scores(shape, parts, weighted):
+    q, w, c, *r = given = tables(*shape, weighted)
+    found = native.shared_scores(q, w, c, parts, *r)
+    torch.testing.assert_close(found.double(), expected(*given), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients(shape, weighted):
+    given = [table.requires_grad_() for table in tables(*shape, weighted)]
+    upstream = torch.randn(shape[:2], generator=torch.Generator().manual_seed(1))
+    wanted = torch.autograd.grad(expected(*given), given, upstream.double())
+    q, w, c, *r = (table.detach() for table in given)
+    found = native.shared_gradients(q, w, c, upstream, *r)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_counts(shape):
+    """Candidates above and as the true one, some left out, some equal to the bit; entities are numbered from 3."""
+    (num_queries, num_candidates, _), first = shape, 3
+    q, w, c = tables(*shape)
+    c[num_candidates // 2] = c[0]
+    answer = torch.arange(num_queries) % num_candidates
+    scores, true = native.shared_scores(q, w, c, 1), native.true_scores(q, w, c[answer])
+    assert torch.equal(true, scores.gather(1, answer[:, None])[:, 0])  # the same bits
+    left_out = [sorted({(5 * b + k) % num_candidates for k in range(b % 4)}) for b in range(num_queries)]
+    ends = torch.tensor([0, *map(len, left_out)]).cumsum(0)
+    members = torch.tensor([first + n for ids in left_out for n in ids], dtype=torch.int32)
+    higher, equal = torch.zeros(2, num_queries, dtype=torch.int64)
+    native.count_above(q, w, c, true, ends[:-1], ends[1:], members, answer + first, first, higher, equal)
+    for b in range(num_queries):
+        scores[b, [*left_out[b], answer[b]]] = -torch.inf
+    assert torch.equal(higher, (scores > true[:, None]).sum(1))
+    assert torch.equal(equal, (scores == true[:, None]).sum(1))

@@ -1,0 +1,421 @@
+"""Queries against candidates: every kind and form of every backend against the formula in float64, and the counts."""
+
+import hashlib
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+reference, cpu, cpu_count = (
+    importlib.import_module(f"pairre.kernels.{name}") for name in ("reference.compare", "cpu.compare", "cpu.count")
+)
+try:
+    gpu, gpu_count = (importlib.import_module(f"pairre.kernels.cuda.{name}") for name in ("compare", "count"))
+except ModuleNotFoundError:
+    gpu = gpu_count = None
+# Without a GPU, conftest.py has Triton interpret the kernels on the CPU.
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+needs_triton = pytest.mark.skipif(gpu is None, reason="triton is not installed")
+
+KINDS = ["l1", "l2", "modulus", "dot"]
+CASES = [
+    (kind, form, scaled)
+    for kind in KINDS
+    for form in ("shared", "own", "weights", "pairs")
+    for scaled in (False, True)
+    if kind != "dot" or not (scaled or form == "weights")
+]
+SCALED = [(kind, scaled) for kind in KINDS for scaled in (False, True) if kind != "dot" or not scaled]
+# Queries, candidates, features, places of a query.
+SHAPES = [(1, 1, 2, 1), (2, 3, 6, 2), (7, 9, 30, 5), (65, 77, 100, 33), (9, 1, 18, 1), (1, 13, 200, 7)]
+BACKENDS = [
+    pytest.param(reference, reference, "cpu", id="reference"),
+    pytest.param(cpu, cpu_count, "cpu", id="cpu"),
+    pytest.param(gpu, gpu_count, DEVICE, id="gpu", marks=needs_triton),
+]
+
+
+class Case:
+    """Random tables of one kind and form, what a backend makes of them, and what the formula does."""
+
+    def __init__(self, kind, form, scaled, shape, dtype=torch.float32, device="cpu", seed=0):
+        num_queries, num_candidates, dim, places = shape
+        random = torch.Generator().manual_seed(seed)
+        self.kind, self.form = kind, form
+        sizes = {
+            "query": num_queries,
+            "scale": num_queries if scaled else None,
+            "candidates": num_queries if form == "pairs" else num_candidates,
+            "weights": num_candidates if form == "weights" else None,
+        }
+        values = {
+            k: torch.randn(n, dim, generator=random, dtype=torch.float64) for k, n in sizes.items() if n is not None
+        }
+        self.tables = {k: v.to(device, dtype).requires_grad_() for k, v in values.items()}
+        ids = torch.randint(num_candidates, (num_queries, places), generator=random)
+        self.ids = ids.to(device) if form == "own" else None
+        width = {"own": (places,), "pairs": ()}.get(form, (num_candidates,))
+        self.upstream = torch.randn(num_queries, *width, generator=random, dtype=torch.float64).to(device)
+
+    def scores(self, module, **tables):
+        t = {**self.tables, **tables}
+        four = (self.kind, t["query"], t.get("scale"), t["candidates"])
+        return module.pairs(*four) if self.form == "pairs" else module.compare(*four, self.ids, t.get("weights"))
+
+    def results(self, module):
+        """Scores, and the gradients of all tables."""
+        scores = self.scores(module)
+        gradients = torch.autograd.grad(scores, list(self.tables.values()), self.upstream.to(scores.dtype))
+        return [scores, *gradients]
+
+    def expected(self):
+        tables = {k: v.detach().double().requires_grad_() for k, v in self.tables.items()}
+        ids = torch.arange(len(tables["query"]))[:, None] if self.form == "pairs" else self.ids
+        scores = formula(
+            self.kind, tables["query"], tables.get("scale"), tables["candidates"], ids, tables.get("weights")
+        )
+        scores = scores[:, 0] if self.form == "pairs" else scores
+        return [scores, *torch.autograd.grad(scores, list(tables.values()), self.upstream)]
+
+
+def formula(kind, q, w, c, ids, r):
+    if kind == "modulus":
+        q, w, c, r = (None if t is None else torch.complex(*t.chunk(2, -1)) for t in (q, w, c, r))
+    rows = c[None] if ids is None else c[ids]
+    if kind == "dot":
+        return torch.einsum("bd,bkd->bk", q, rows.expand(len(q), -1, -1))
+    x = (q[:, None] if r is None else q[:, None] * r) - (rows if w is None else w[:, None] * rows)
+    return -torch.linalg.vector_norm(x, dim=-1) if kind == "l2" else -x.abs().sum(-1)
+
+
+def assert_near(got, want, error):
+    """Within an error relative to the norm."""
+    for a, b in zip(got, want, strict=True):
+        assert a.shape == b.shape
+        assert (a - b).norm() <= error * b.norm() + 1e-12
+
+
+@pytest.mark.parametrize(("kind", "form", "scaled"), CASES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equals_the_formula(kind, form, scaled, dtype):
+    """Within 1e-5 of the norm in float32 and 1e-12 in float64."""
+    for shape in SHAPES:
+        case = Case(kind, form, scaled, shape, dtype)
+        wanted = case.expected()
+        for module in (reference, cpu):
+            got = case.results(module)
+            assert all(t.dtype == dtype for t in got)
+            assert_near(got, wanted, 1e-5 if dtype == torch.float32 else 1e-12)
+
+
+@needs_triton
+@pytest.mark.parametrize(("kind", "form", "scaled"), CASES)
+def test_gpu_equals_the_formula(kind, form, scaled, monkeypatch):
+    """Within 1e-5 of the norm; parts of a tile, one element, more than a tile, blocks of features, split sums."""
+    own = form in ("own", "pairs")
+    shapes = [(3 if own else 5, 9, 14, 3)]
+    if scaled or kind == "dot":
+        shapes += [(1, 1, 2, 1), *([(2, 33, 4, 18), (2, 3, 1100, 1)] if own else [(17, 33, 4, 1)])]
+    for shape in shapes:
+        case = Case(kind, form, scaled, shape, device=DEVICE)
+        assert_near(case.results(gpu), case.expected(), 1e-5)
+    if not own:
+        monkeypatch.setattr(gpu, "_split", split_in_three)
+        case = Case(kind, form, scaled, (5, 7, 14, 1), device=DEVICE)
+        assert_near(case.results(gpu), case.expected(), 1e-5)
+
+
+def split_in_three(_programs, length, _least, allowed):
+    return min(3, length) if allowed else 1
+
+
+@needs_triton
+def test_gpu_sums_are_split_where_programs_are_few():
+    assert gpu._split(1, 1000, 64, True) == 15
+    assert gpu._split(500, 1000, 64, True) == 3
+    assert (
+        gpu._split(gpu._PROGRAMS, 1000, 64, True) == gpu._split(1, 100, 64, True) == gpu._split(1, 999, 1, False) == 1
+    )
+
+
+@needs_triton
+@pytest.mark.parametrize(("kind", "form"), [("l1", "shared"), ("modulus", "weights")])
+def test_gpu_tables_beyond_32_bits(kind, form, monkeypatch):
+    """The code for them, on small ones."""
+    monkeypatch.setattr(gpu, "wide", lambda *_: True)
+    case = Case(kind, form, True, (5, 9, 14, 3), device=DEVICE)
+    assert_near(case.results(gpu), case.expected(), 1e-5)
+
+
+@needs_triton
+@pytest.mark.parametrize(("kind", "form"), [(k, f) for k, f, scaled in CASES if scaled or k == "dot"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gpu_half_precision(kind, form, dtype):
+    """Against float64 of the same rounded tables: scores within 1e-5 of the norm; a gradient is itself rounded, to
+    within 5e-4 of it in float16 and 8e-3 in bfloat16, which Triton's interpreter cuts off.
+    """
+    case = Case(kind, form, kind != "dot", (3, 5, 10, 2), dtype, DEVICE)
+    scores, *gradients = case.results(gpu)
+    wanted, *wanted_gradients = case.expected()
+    assert scores.dtype == torch.float32
+    assert all(g.dtype == dtype for g in gradients)
+    assert_near([scores], [wanted], 1e-5)
+    assert_near(gradients, wanted_gradients, 5e-4 if dtype == torch.float16 else 8e-3)
+    with torch.no_grad():
+        assert_near([case.scores(reference)], [wanted], 1e-5)
+
+
+@needs_triton
+def test_gpu_tables_of_different_types():
+    case = Case("l2", "shared", True, (3, 5, 10, 2), device=DEVICE)
+    case.tables["candidates"] = case.tables["candidates"].detach().half().requires_grad_()
+    got = case.results(gpu)
+    assert [t.dtype for t in got] == [torch.float32] * 3 + [torch.float16]
+    assert_near(got, case.expected(), 5e-4)
+
+
+@pytest.mark.parametrize(("kind", "form", "scaled"), CASES)
+@pytest.mark.parametrize("module", [reference, cpu], ids=["reference", "cpu"])
+def test_gradients_match_finite_differences(module, kind, form, scaled):
+    case = Case(kind, form, scaled, (3, 4, 6, 2), torch.float64)
+    names = list(case.tables)
+    assert torch.autograd.gradcheck(
+        lambda *values: case.scores(module, **dict(zip(names, values, strict=True))),
+        list(case.tables.values()),
+        eps=1e-7,
+    )
+
+
+@pytest.mark.parametrize(("module", "_", "device"), BACKENDS)
+@pytest.mark.parametrize("kind", ["l2", "modulus"])
+@pytest.mark.parametrize("form", ["shared", "own", "weights", "pairs"])
+def test_the_gradient_of_a_root_is_0_at_0(module, _, device, kind, form):
+    case = Case(kind, form, False, (2, 2, 6, 2), device=device)
+    with torch.no_grad():
+        for table in case.tables.values():
+            table[:] = case.tables["query"][0] if form != "weights" else 0
+    scores, *gradients = case.results(module)
+    assert not scores.any()
+    assert all(not g.any() for g in gradients)
+
+
+@pytest.mark.parametrize(("module", "_", "device"), BACKENDS)
+def test_only_the_gradients_that_are_needed(module, _, device):
+    for form in ("shared", "own", "weights", "pairs"):
+        case = Case("l2", form, True, (3, 5, 4, 2), device=device)
+        wanted = dict(zip(case.tables, case.expected()[1:], strict=True))
+        for name, table in case.tables.items():
+            others = {k: v.detach() for k, v in case.tables.items() if k != name}
+            (got,) = torch.autograd.grad(case.scores(module, **others), [table], case.upstream.float())
+            assert_near([got], [wanted[name]], 1e-5)
+
+
+@pytest.mark.parametrize(("module", "_", "device"), BACKENDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_to_compare(module, _, device, kind):
+    for num_queries, num_candidates, places in ((0, 3, 2), (2, 0, 0), (0, 0, 0)):
+        for form in ("shared", "own"):
+            case = Case(kind, form, False, (num_queries, max(num_candidates, 1), 4, places), device=device)
+            case.tables["candidates"] = case.tables["candidates"][:num_candidates].detach().requires_grad_()
+            if form == "shared":
+                case.upstream = case.upstream[:, :num_candidates]
+            scores, *gradients = case.results(module)
+            assert scores.shape == (num_queries, places if form == "own" else num_candidates)
+            assert all(not g.any() for g in gradients)
+
+
+@pytest.mark.parametrize(("kind", "form", "scaled"), CASES)
+def test_reference_in_chunks_is_the_same(kind, form, scaled, monkeypatch):
+    case = Case(kind, form, scaled, (30, 20, 8, 5), torch.float64)
+    whole = case.results(reference)
+    monkeypatch.setattr(reference, "_BUDGET", 20 * 8 * 4)
+    assert_near(case.results(reference), whole, 1e-14)
+
+
+@pytest.mark.parametrize(("module", "_", "device"), BACKENDS)
+@pytest.mark.parametrize(("kind", "scaled"), SCALED)
+def test_equal_rows_tie_exactly_wherever_they_stand(module, _, device, kind, scaled):
+    case = Case(kind, "shared", scaled, (5, 1, 10 if module is gpu else 154, 1), device=device)
+    q, w, c = (case.tables.get(name) for name in ("query", "scale", "candidates"))
+    with torch.no_grad():
+        for num in (1, 5, 33) if module is gpu else (1, 2, 3, 4, 5, 9, 33):
+            scores = module.compare(kind, q, w, c.expand(num, -1))
+            assert torch.equal(scores, scores[:, :1].expand_as(scores))
+            assert torch.equal(scores[:3], module.compare(kind, q[:3], None if w is None else w[:3], c.expand(num, -1)))
+
+
+@needs_triton
+def test_gpu_scores_without_a_gradient_are_not_split(monkeypatch):
+    """Though the tables could have one."""
+    monkeypatch.setattr(gpu, "_split", split_in_three)
+    case = Case("l1", "shared", True, (5, 9, 20, 1), device=DEVICE)
+    tables = {k: v.detach() for k, v in case.tables.items()}
+    with torch.no_grad():
+        assert torch.equal(case.scores(gpu), case.scores(gpu, **tables))
+    assert not torch.equal(case.scores(gpu), case.scores(gpu, **tables))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # Triton's interpreter computes with numpy
+@pytest.mark.parametrize(("module", "_", "device"), BACKENDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nan_and_infinity_pass_through(module, _, device, kind):
+    case = Case(kind, "shared", kind != "dot", (3, 3, 20, 1), device=device)
+    q, w, c = (None if t is None else t.detach().abs() for t in map(case.tables.get, ("query", "scale", "candidates")))
+    c[1, 3], c[2, 5] = torch.nan, torch.inf
+    paired = module.pairs(kind, q, w, c)
+    for ids in (None, torch.tensor([[0, 1, 2]] * 3, device=device)):
+        scores = module.compare(kind, q, w, c, ids)
+        assert scores[:, 0].isfinite().all()
+        assert scores[:, 1].isnan().all()
+        assert (scores[:, 2] == (torch.inf if kind == "dot" else -torch.inf)).all()
+        assert scores.diagonal().isnan().equal(paired.isnan())
+        assert paired[2] == scores[2, 2]
+
+
+def brute_force(scores, true, lists, own, first):
+    """Counts from [B, N] scores."""
+    higher, equal = [], []
+    for b, row in enumerate(scores):
+        left_out = {*lists[b], own[b].item()}
+        kept = [s.item() for n, s in enumerate(row) if first + n not in left_out]
+        higher.append(sum(s > true[b].item() for s in kept))
+        equal.append(sum(s == true[b].item() for s in kept))
+    return torch.tensor(higher), torch.tensor(equal)
+
+
+@pytest.mark.parametrize(("module", "count", "device"), BACKENDS)
+@pytest.mark.parametrize(("kind", "scaled"), SCALED)
+def test_counts_equal_brute_force(module, count, device, kind, scaled, monkeypatch):
+    """Few different rows, so that many tie; ranges empty, short, and of all entities; some rows score NaN."""
+    monkeypatch.setattr(reference, "_BUDGET", 70 * 4 * 5)
+    monkeypatch.setattr(cpu_count, "_SCORES", 70 * 16)
+    num_queries, num_candidates, first = (18, 70, 40) if module is not gpu or scaled or kind == "dot" else (3, 40, 0)
+    random = torch.Generator().manual_seed(0)
+    q, w, c = (
+        torch.randint(-1, 2, (n, 4), generator=random).float() for n in (num_queries, num_queries, num_candidates)
+    )
+    w = w.to(device) if scaled else None
+    c[::9] = torch.nan
+    own = torch.randint(-1, num_candidates + 60, (num_queries,), generator=random)
+    lists = [
+        sorted(torch.randperm(150, generator=random)[: (0, 1, 7, 150)[b % 4]].tolist()) for b in range(num_queries)
+    ]
+    lists[2] = sorted({*lists[2], own[2].item()} - {-1})
+    lengths = torch.tensor([len(x) for x in lists])
+    end = lengths.cumsum(0) + 3  # three that are nobody's in front
+    members = torch.tensor([0, 0, 0, *(m for x in lists for m in x)], dtype=torch.int32)
+    q, c = q.to(device), c.to(device)
+    true = count.true_scores(kind, q, w, c[torch.randint(num_candidates, (num_queries,), generator=random).to(device)])
+    assert true.isnan().any() or num_queries < 18
+    scores = module.compare(kind, q, w, c)
+    got = count.count_above(
+        *(kind, q, w, c, true, (end - lengths).to(device), end.to(device), members.to(device), own.to(device), first)
+    )
+    assert all(g.dtype == torch.int64 for g in got)
+    wanted = brute_force(scores.cpu(), true.cpu(), lists, own, first)
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(got, wanted, strict=True))
+    assert wanted[0].any()
+    assert wanted[1].any()
+
+
+@pytest.mark.parametrize(("module", "count", "device"), BACKENDS)
+@pytest.mark.parametrize(("kind", "scaled"), SCALED)
+def test_true_scores_have_the_bits_that_are_counted(module, count, device, kind, scaled):
+    """A query meets its own row among the others and finds it equal; nothing else is."""
+    for num, dim in ((1, 2), (37, 6)) if module is gpu else ((1, 2), (77, 30), (130, 206)):
+        case = Case(kind, "pairs", scaled, (num, num, dim, 1), device=device)
+        q, w, c = (case.tables.get(name) for name in ("query", "scale", "candidates"))
+        true = count.true_scores(kind, q, w, c)
+        assert not true.requires_grad
+        with torch.no_grad():
+            scores = module.compare(kind, q, w, c)
+        assert torch.equal(true, scores.diagonal())
+        nothing = torch.zeros(num, dtype=torch.int64, device=device)
+        members = torch.zeros(0, dtype=torch.int32, device=device)
+        higher, equal = count.count_above(kind, q, w, c, true, nothing, nothing, members, nothing - 1, 0)
+        assert equal.tolist() == [1] * num
+        assert torch.equal(higher, (scores > true[:, None]).sum(1))
+        _, equal = count.count_above(
+            kind, q, w, c, true, nothing, nothing, members, torch.arange(num, device=device) + 7, 7
+        )
+        assert not equal.any()
+
+
+@pytest.mark.parametrize(("module", "count", "device"), BACKENDS)
+def test_nothing_to_count(module, count, device):
+    for num_queries, num_candidates in ((0, 3), (3, 0)):
+        q, c = torch.ones(num_queries, 4, device=device), torch.ones(num_candidates, 4, device=device)
+        zeros = torch.zeros(num_queries, dtype=torch.int64, device=device)
+        members = torch.zeros(0, dtype=torch.int32, device=device)
+        counts = count.count_above("l1", q, None, c, q[:, 0], zeros, zeros, members, zeros, 0)
+        assert [x.tolist() for x in counts] == [[0] * num_queries] * 2
+    assert count.true_scores("l1", q[:0], None, q[:0]).shape == (0,)
+
+
+def test_bits_do_not_depend_on_the_number_of_threads():
+    cases = [Case(*case, (33, 21, 50, 6)) for case in CASES]
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for num_threads in (1, 2, 5):
+            torch.set_num_threads(num_threads)
+            results.append([part for case in cases for part in case.results(cpu)])
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def digest_of_all():
+    """A digest of what the CPU's kernels compute; see below."""
+    digest = hashlib.sha256()
+    chosen = [("l1", "shared", True), ("l2", "own", False), ("dot", "own", False)]
+    for kind, form, scaled in chosen:
+        for part in Case(kind, form, scaled, (33, 21, 200, 7)).results(cpu):
+            digest.update(part.detach().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def test_bits_are_the_same_from_the_compiler_and_from_its_cache(tmp_path):
+    """A process that compiles the kernels and one that finds them in the cache must agree: resuming depends on it.
+
+    Kernels that a function makes for a kind must be told apart in the cache, too.
+    """
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    code = "import test_compare; print(test_compare.digest_of_all())"
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for _ in range(2)
+    ]
+    assert any(tmp_path.rglob("*.nbc")), "nothing was cached"
+    assert said == [digest_of_all()] * 2
+
+
+@pytest.mark.parametrize(("module", "count", "device"), BACKENDS)
+def test_what_means_nothing_is_refused(module, count, device):
+    odd, even = torch.ones(2, 3, device=device), torch.ones(2, 4, device=device)
+    ids = torch.zeros(2, 1, dtype=torch.int64, device=device)
+    for function in (module.compare, module.pairs, count.true_scores):
+        with pytest.raises(ValueError, match="kind 'cosine': unknown; there are l1, l2, modulus, dot"):
+            function("cosine", even, None, even)
+        with pytest.raises(ValueError, match="dot takes neither"):
+            function("dot", even, even, even)
+        with pytest.raises(ValueError, match="an even number of features: 3"):
+            function("modulus", odd, None, odd)
+    with pytest.raises(ValueError, match="dot takes neither"):
+        module.compare("dot", even, None, even, None, even)
+    with pytest.raises(ValueError, match="ids must be None"):
+        module.compare("l1", even, even, even, ids, even)
+    with pytest.raises(ValueError, match="unknown"):
+        count.count_above("cosine", even, None, even, even[:, 0], ids, ids, ids, ids, 0)

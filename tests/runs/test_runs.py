@@ -1,0 +1,201 @@
+"""The run folder: whole files, clear errors, round trip, a really full disk."""
+
+import json
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import pairre
+from pairre.runs.folder import RunFolder
+from pairre.settings.recipe import override
+from pairre.support.errors import PairREError, RecipeError, RunError
+from pairre.support.files import written_whole
+
+
+@pytest.fixture
+def run(graph, quick, tmp_path):
+    return pairre.train(graph, quick, out=tmp_path / "run", progress=False)
+
+
+def test_what_a_run_folder_holds(run):
+    names = {p.name for p in run.path.iterdir()}
+    assert names == {
+        *("recipe.toml", "run.json", "graph", "checkpoint.safetensors", "model.safetensors"),
+        *("log.jsonl", "metrics.json", "lock"),
+    }
+    metrics = json.loads((run.path / "metrics.json").read_text())
+    assert metrics["split"] == "test"
+    for side in ("both", "head", "tail"):
+        assert {"mrr", "mr", "hits_at_1", "hits_at_3", "hits_at_10"} <= metrics[side].keys()
+    description = json.loads((run.path / "run.json").read_text())
+    assert {"torch", "python", "pairre"} <= description["versions"].keys()
+    assert description["seed"] == 0
+
+
+def test_load_gives_back_the_run(run):
+    loaded = pairre.load_run(run.path)
+    assert torch.equal(loaded.model.entity, run.model.entity)
+    assert loaded.recipe == run.recipe
+    assert loaded.graph.fingerprint == run.graph.fingerprint
+    assert loaded.history == run.history
+    assert pairre.evaluate(loaded) == pairre.evaluate(run)
+    assert "ring" in repr(loaded)
+
+
+def test_the_resolved_recipe_can_itself_be_run(run, graph, tmp_path):
+    again = pairre.train(graph, run.path / "recipe.toml", out=tmp_path / "again", progress=False)
+    assert torch.equal(again.model.entity, run.model.entity)
+
+
+def test_a_run_in_memory_can_be_saved(graph, quick, tmp_path):
+    run = pairre.train(graph, quick, progress=False)
+    path = run.save(tmp_path / "later")
+    assert torch.equal(pairre.load_run(path).model.relation, run.model.relation)
+    with pytest.raises(RunError, match="exists"):
+        run.save(path)
+
+
+def test_a_finished_run_can_be_resumed(run, graph):
+    again = pairre.train(graph, out=run.path, resume=True, progress=False)
+    assert torch.equal(again.model.entity, run.model.entity)
+
+
+def test_an_existing_folder_is_not_touched(run, graph, quick):
+    before = {p: p.stat().st_mtime_ns for p in run.path.rglob("*")}
+    with pytest.raises(RunError, match="exists; continue it with --resume"):
+        pairre.train(graph, quick, out=run.path, progress=False)
+    assert {p: p.stat().st_mtime_ns for p in run.path.rglob("*")} == before
+
+
+def test_another_recipe_or_graph_is_refused(run, graph, quick, triples_file):
+    with pytest.raises(RunError, match=r"another recipe \(train\.lr: 0\.5, not 0\.01\)"):
+        pairre.train(graph, override(quick, ["train.lr=0.5"]), out=run.path, resume=True, progress=False)
+    (triples_file / "train.tsv").write_text("a\tb\tc\n")
+    with pytest.raises(RunError, match="another graph"):
+        pairre.train(triples_file, out=run.path, resume=True, progress=False)
+
+
+def test_nothing_is_made_when_the_recipe_is_wrong(graph, tmp_path):
+    with pytest.raises(RecipeError, match=r"model\.name"):
+        pairre.train(graph, overrides=["model.name=nothing"], out=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_folders(tmp_path, graph):
+    for call in (lambda p: pairre.load_run(p), lambda p: pairre.train(graph, out=p, resume=True)):
+        with pytest.raises(RunError, match="no such run folder"):
+            call(tmp_path / "none")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(RunError, match=r"not a run folder \(run\.json is missing\)"):
+        pairre.load_run(tmp_path / "other")
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbage", "shape", "progress", "other progress", "empty"])
+def test_a_corrupted_checkpoint_is_said(run, graph, damage):
+    from safetensors.torch import load_file, save_file
+
+    file = run.path / "checkpoint.safetensors"
+    if damage == "cut":
+        file.write_bytes(file.read_bytes()[:-100])
+    elif damage == "garbage":
+        file.write_bytes(b"\xff" * 1000)
+    elif damage == "empty":
+        file.write_bytes(b"")
+    elif damage == "shape":
+        save_file({**load_file(file), "model.entity": torch.zeros(2, 2)}, file, {"progress": "{}"})
+    elif damage == "other progress":
+        save_file(load_file(file), file, {"progress": '{"steps": 3}'})
+    else:
+        save_file(load_file(file), file)
+    before = file.read_bytes()
+    with pytest.raises(RunError, match=r"checkpoint\.safetensors: corrupted") as caught:
+        pairre.train(graph, out=run.path, resume=True, progress=False)
+    assert "\n" not in str(caught.value)
+    assert file.read_bytes() == before
+
+
+def test_damaged_parts_are_named(run):
+    (run.path / "run.json").write_text("{")
+    with pytest.raises(RunError, match=r"run\.json: damaged"):
+        pairre.load_run(run.path)
+    (run.path / "run.json").write_text(json.dumps({"version": 99}))
+    with pytest.raises(RunError, match="another version"):
+        pairre.load_run(run.path)
+
+
+@pytest.mark.parametrize("name", ["train.parquet", "entities.parquet"])
+def test_a_damaged_graph_is_named(run, name):
+    (run.path / "graph" / name).write_bytes(b"nothing")
+    with pytest.raises(PairREError, match="graph: damaged"):
+        pairre.load_run(run.path)
+
+
+def test_a_run_without_weights_yet(graph, quick, tmp_path):
+    folder = RunFolder.create(tmp_path / "run", graph, quick)
+    with pytest.raises(RunError, match=r"model\.safetensors: missing"):
+        pairre.load_run(folder.path)
+
+
+def test_a_broken_last_log_line_is_left_out(run):
+    with (run.path / "log.jsonl").open("a") as log:
+        log.write('{"step": 6')
+    assert pairre.load_run(run.path).history == run.history
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    file = tmp_path / "f"
+    file.write_text("old")
+
+    def fail():
+        with written_whole(file) as part:
+            part.write_text("new")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert [p.name for p in tmp_path.iterdir()] == ["f"]
+    assert file.read_text() == "old"
+
+
+def train_command(folder: Path, out: Path) -> list[str]:
+    settings = ["--set", "train.steps=40", "--set", "model.dim=512"]
+    return [sys.executable, "-m", "pairre", "train", str(folder), "--out", str(out), *settings]
+
+
+def test_a_file_size_limit_reads_as_a_full_disk(triples_file, tmp_path):
+    """A limit on file sizes makes every large write fail as a full disk does, whoever runs the test."""
+    limit = 100_000
+    done = subprocess.run(
+        train_command(triples_file, tmp_path / "run"),
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert done.returncode == 2, done.stderr
+    assert "the disk is full" in done.stderr.splitlines()[-1]
+    assert not list((tmp_path / "run").glob("*.safetensors"))
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+def test_a_really_full_disk(triples_file, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)], capture_output=True
+        ).returncode
+    ):
+        pytest.skip("mounting a small disk needs root")
+    try:
+        done = subprocess.run(train_command(triples_file, disk / "run"), capture_output=True, text=True)
+        assert done.returncode == 2, done.stderr
+        assert "the disk is full" in done.stderr.splitlines()[-1]
+        assert not list(disk.glob("run/.*"))
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -1,0 +1,122 @@
+"""Each loss against its formula written out positive by positive, and the rows where every negative is known."""
+
+import math
+
+import pytest
+import torch
+
+from pairre.kernels import reference
+from pairre.settings.recipe import LossRecipe
+from pairre.training.losses import LOSSES
+
+POSITIVE = torch.tensor([-1.0, -4.0, -7.5], dtype=torch.float64)
+NEGATIVE = torch.tensor([[-3.0, -9.0, -2.0], [-6.5, -6.0, -30.0], [-1.0, -2.0, -3.0]], dtype=torch.float64)
+KNOWN = torch.tensor([[False, True, False], [False, False, False], [True, False, False]])
+WEIGHT = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+RECIPE = LossRecipe(margin=6.0, temperature=0.7)
+
+
+def log_sigmoid(x):
+    return -math.log1p(math.exp(-x))
+
+
+def by_hand(name, s, negatives):
+    margin = RECIPE.margin
+    if name == "self-adversarial":
+        shares = [math.exp(RECIPE.temperature * n) for n in negatives]
+        false = sum(p / sum(shares) * log_sigmoid(-margin - n) for p, n in zip(shares, negatives, strict=True))
+        return -(log_sigmoid(margin + s) + false) / 2
+    if name == "cross-entropy":
+        share = [math.exp(RECIPE.temperature * x) for x in (s, *negatives)]
+        return -math.log(share[0] / sum(share))
+    if name == "margin":
+        return sum(max(0.0, margin - s + n) for n in negatives) / len(negatives)
+    return -log_sigmoid(margin + s) - sum(log_sigmoid(-margin - n) for n in negatives) / len(negatives)
+
+
+OVER_NEGATIVES = [name for name in LOSSES if name != "k-vs-all"]
+
+
+@pytest.mark.parametrize("name", OVER_NEGATIVES)
+@pytest.mark.parametrize("masked", [True, False])
+def test_loss_is_its_formula(name, masked):
+    known = KNOWN if masked else torch.zeros_like(KNOWN)
+    rows = zip(POSITIVE.tolist(), NEGATIVE.tolist(), known.tolist(), WEIGHT.tolist(), strict=True)
+    expected = sum(
+        w * by_hand(name, s, [n for n, k in zip(row, skip, strict=True) if not k]) for s, row, skip, w in rows
+    )
+    loss = LOSSES[name](POSITIVE, NEGATIVE, known if masked else None, WEIGHT, RECIPE)
+    assert loss.item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", OVER_NEGATIVES)
+def test_a_row_of_known_negatives_is_finite_and_sends_them_no_gradient(name):
+    positive, negative = POSITIVE.clone().requires_grad_(), NEGATIVE.clone().requires_grad_()
+    known = KNOWN.clone()
+    known[1] = True
+    loss = LOSSES[name](positive, negative, known, WEIGHT, RECIPE)
+    loss.backward()
+    assert loss.isfinite()
+    assert positive.grad.isfinite().all()
+    assert (negative.grad[known] == 0).all()
+    assert negative.grad[~known].abs().sum() > 0
+
+
+def test_k_vs_all_labels_every_entity():
+    recipe = LossRecipe(margin=6.0, smoothing=0.3)
+    expected = 0.0
+    for row, known, weight in zip(NEGATIVE.tolist(), KNOWN.tolist(), WEIGHT.tolist(), strict=True):
+        labels = [0.7 * k + 0.3 / 3 for k in known]
+        terms = [y * log_sigmoid(6 + s) + (1 - y) * log_sigmoid(-6 - s) for y, s in zip(labels, row, strict=True)]
+        expected -= weight * sum(terms) / 3
+    assert LOSSES["k-vs-all"](POSITIVE, NEGATIVE, KNOWN, WEIGHT, recipe).item() == pytest.approx(expected)
+
+
+def test_no_gradient_flows_through_the_self_adversarial_weights():
+    negative = NEGATIVE.clone().requires_grad_()
+    LOSSES["self-adversarial"](POSITIVE, negative, None, WEIGHT, RECIPE).backward()
+    share = (RECIPE.temperature * NEGATIVE).softmax(1)
+    expected = WEIGHT[:, None] * share * torch.sigmoid(RECIPE.margin + NEGATIVE) / 2
+    torch.testing.assert_close(negative.grad, expected)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("num", [1, 3, 300])
+def test_the_fused_loss_is_the_loss(masked, num):
+    fused = pytest.importorskip("pairre.kernels.cuda.loss", reason="triton is not installed")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    random = torch.Generator().manual_seed(0)
+    positive, negative = -6 * torch.rand(5, generator=random), -9 * torch.rand(5, num, generator=random)
+    known = torch.rand(5, num, generator=random) < 0.3 if masked else None
+    weight = torch.rand(5, generator=random)
+    if masked:
+        known[2] = True
+    got, want = (
+        (s.to(where, dtype).requires_grad_(), n.to(where, dtype).requires_grad_())
+        for s, n, where, dtype in (
+            (positive, negative, device, torch.float32),
+            (positive, negative, "cpu", torch.float64),
+        )
+    )
+    mask = known if known is None else known.to(device)
+    loss = fused.self_adversarial(*got, mask, weight.to(device), 6.0, 0.7)
+    expected = reference.self_adversarial(*want, known, weight.double(), 6.0, 0.7)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    gradients = zip(torch.autograd.grad(3 * loss, got), torch.autograd.grad(3 * expected, want), strict=True)
+    for a, b in gradients:
+        torch.testing.assert_close(a.double().cpu(), b, rtol=1e-4, atol=1e-7)
+
+
+def test_unit_rows_are_as_torch_has_them():
+    fused = pytest.importorskip("pairre.kernels.cuda.loss", reason="triton is not installed")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    random = torch.Generator().manual_seed(0)
+    for dim in (1, 5, 2100):
+        rows, upstream = (torch.randn(4, dim, generator=random).to(device) for _ in range(2))
+        rows[1] = 0
+        got, want = rows.clone().requires_grad_(), rows.double().requires_grad_()
+        a, b = fused.unit_rows(got), reference.unit_rows(want)
+        torch.testing.assert_close(a.double(), b, rtol=1e-5, atol=1e-6)
+        (ga,), (gb,) = torch.autograd.grad(a, got, upstream), torch.autograd.grad(b, want, upstream.double())
+        keep = [0, 2, 3]  # at 0 there is no derivative
+        torch.testing.assert_close(ga[keep].double(), gb[keep], rtol=1e-4, atol=1e-5)
