@@ -284,7 +284,7 @@ def references(world: World, graph: Graph) -> dict[str, dict[str, Any]]:
         return scores
 
     def ranks(split: Split, side: Side) -> list[Ranks]:
-        triples, given = graph.split(split), graph.given(split)[side]
+        triples, given = graph.split(split), graph.fixed_candidates(split)[side]
         counts = torch.zeros(2, 2, len(triples), dtype=torch.int64)
         for relation, own in enumerate(_by_relation(triples, graph.num_relations)):
             if len(own):

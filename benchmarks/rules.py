@@ -39,7 +39,7 @@ def mine_pairre(graph: Any, kinds: tuple[str, ...]) -> Found:
 
     least = {"min_support": SUPPORT, "min_head_coverage": HEAD_COVERAGE, "min_pca_confidence": PCA_CONFIDENCE}
     rules = mine(graph, kinds, min_confidence=0, **least)
-    return {(r.body, r.head, r.kind, r.confidence, r.pca_confidence, r.support, r.head_coverage) for r in rules}
+    return {(r.body, r.conclusion, r.kind, r.confidence, r.pca_confidence, r.support, r.head_coverage) for r in rules}
 
 
 class Python:

@@ -13,7 +13,7 @@ from pairre.graph import SPLITS
 from pairre.support.errors import DownloadError
 
 SCALE = 0.002
-QUICK = ["model.dim=64", "sampling.share=0", "train.lr=2e-2", "train.steps=500", "train.validate_triples=100"]
+QUICK = ["model.dim=64", "sampling.chunk_size=0", "train.lr=2e-2", "train.steps=500", "train.validate_triples=100"]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_the_loader_reads_it(shape, made, tmp_path, monkeypatch, loader):
     world, splits, negatives = made
     assert (graph.num_entities, graph.num_relations) == (world.num_entities, world.num_relations)
     assert all(torch.equal(graph.split(split), splits[split]) for split in SPLITS)
-    assert all(np.array_equal(graph.negatives[key].numpy(), ids) for key, ids in negatives.items())
+    assert all(np.array_equal(graph.candidates[key].numpy(), ids) for key, ids in negatives.items())
 
 
 def test_a_short_training_ends_between_counting_and_the_oracle(shape, made, tmp_path):

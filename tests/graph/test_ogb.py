@@ -116,10 +116,10 @@ def test_wikikg2_keeps_ids_and_takes_names(wikikg2):
         expected = np.stack([part["head"], part["relation"], part["tail"]], 1)
         assert np.array_equal(graph.split(split).numpy(), expected)
     for split in ("valid", "test"):
-        given = graph.given(split)
+        given = graph.fixed_candidates(split)
         assert all(np.array_equal(given[side].numpy(), wikikg2[split][f"{side}_neg"]) for side in ("head", "tail"))
         assert given["head"].dtype == torch.int32
-    assert graph.given("train") == {}
+    assert graph.fixed_candidates("train") == {}
 
 
 def test_biokg_types_follow_one_another(biokg):
@@ -132,23 +132,23 @@ def test_biokg_types_follow_one_another(biokg):
             first = np.array([FIRST[kind] for kind in part[f"{side}_type"]])
             assert np.array_equal(graph.split(split)[:, column].numpy(), part[side] + first)
             if split != "train":
-                assert np.array_equal(graph.given(split)[side].numpy(), part[f"{side}_neg"] + first[:, None])
+                assert np.array_equal(graph.fixed_candidates(split)[side].numpy(), part[f"{side}_neg"] + first[:, None])
 
 
 def test_typed_negatives_have_the_type_of_what_they_replace(biokg):
     graph = load_graph("ogbl-biokg")
     kind = np.digitize(np.arange(graph.num_entities), list(FIRST.values()))
-    sampler = Sampler(graph, override(QUICK, ["sampling.typed=true", "sampling.share=1", "sampling.negatives=50"]), CPU)
+    sampler = Sampler(graph, override(QUICK, ["sampling.same_type=true", "sampling.chunk_size=1", "sampling.negatives=50"]), CPU)
     for step, side in enumerate(("tail", "head")):
         batch = sampler.batch(side, torch.tensor(step))
         assert batch.negatives.shape == (16, 50)
         assert np.array_equal(kind[batch.negatives], np.repeat(kind[batch.true][:, None], 50, 1))
         diseases = batch.negatives[batch.true < SIZES["disease"]]
         assert diseases.unique().tolist() == [0, 1, 2, 3, 4]
-    with pytest.raises(RecipeError, match=r"sampling\.typed: each positive needs negatives of its own"):
-        train(graph, override(QUICK, ["sampling.typed=true"]), progress=False)
-    with pytest.raises(RecipeError, match=r"sampling\.typed: atlas has no types"):
-        train("atlas", override(QUICK, ["sampling.typed=true", "sampling.share=1"]), progress=False)
+    with pytest.raises(RecipeError, match=r"sampling\.same_type: each positive needs negatives of its own"):
+        train(graph, override(QUICK, ["sampling.same_type=true"]), progress=False)
+    with pytest.raises(RecipeError, match=r"sampling\.same_type: atlas has no types"):
+        train("atlas", override(QUICK, ["sampling.same_type=true", "sampling.chunk_size=1"]), progress=False)
 
 
 @pytest.mark.parametrize("name", ["ogbl-wikikg2", "ogbl-biokg"])
@@ -163,7 +163,7 @@ def test_metrics_equal_those_of_the_benchmark(wikikg2, biokg, name):
     triples = graph.test.long()
     for side, column in (("head", 0), ("tail", 2)):
         changed = triples[:, None].repeat(1, NEGATIVES, 1)
-        changed[:, :, column] = graph.given("test")[side]
+        changed[:, :, column] = graph.fixed_candidates("test")[side]
         with torch.no_grad():
             true, others = model.score(triples), model.score(changed.view(-1, 3)).view(-1, NEGATIVES)
         ties += int((others == true[:, None]).sum())
@@ -200,20 +200,20 @@ def test_nan_ranks_last_among_the_given(wikikg2, caplog):
     model.initialise(1.0, 0)
     with torch.no_grad():
         model.relation.fill_(torch.nan)
-    assert rank_given(model, graph.test, graph.given("test")["tail"], "tail").realistic.tolist() == [10] * 10
+    assert rank_given(model, graph.test, graph.fixed_candidates("test")["tail"], "tail").realistic.tolist() == [10] * 10
     assert "score NaN" in caplog.text
 
 
 def test_the_whole_path(biokg, call, tmp_path):
     """Trained, validated and evaluated by the benchmark's protocol, which the run folder keeps."""
     graph = load_graph("ogbl-biokg")
-    recipe = override(QUICK, ["sampling.typed=true", "sampling.share=1"])
+    recipe = override(QUICK, ["sampling.same_type=true", "sampling.chunk_size=1"])
     trained = train(graph, recipe, out=tmp_path / "run", device="cpu", progress=False)
     biokg.clear()
     opened = load_run(tmp_path / "run", "cpu")
     assert opened.graph.fingerprint == graph.fingerprint
     assert opened.graph.types == FIRST
-    assert all(torch.equal(ids, graph.negatives[name]) for name, ids in opened.graph.negatives.items())
+    assert all(torch.equal(ids, graph.candidates[name]) for name, ids in opened.graph.candidates.items())
     assert evaluate(opened)["both"] == evaluate(trained)["both"]
     validated = next(entry for entry in trained.history if "valid" in entry)
     assert validated["valid"]["mr"] <= NEGATIVES + 1
@@ -221,7 +221,7 @@ def test_the_whole_path(biokg, call, tmp_path):
     assert code == 0, said
     assert "10 triples, 9 given candidates" in printed
     blind = opened.graph.without_test()
-    assert (len(blind.test), set(blind.negatives)) == (0, {"valid.head", "valid.tail"})
+    assert (len(blind.test), set(blind.candidates)) == (0, {"valid.head", "valid.tail"})
     assert blind.fingerprint != graph.fingerprint
     (tmp_path / "run" / "graph" / "negatives.safetensors").write_bytes(b"\0" * 20)
     with pytest.raises(GraphError, match="graph: damaged"):
@@ -315,5 +315,5 @@ def test_recipes_have_the_published_settings():
         loss, training = recipe.loss, recipe.train
         found = (training.batch, recipe.sampling.negatives, recipe.model.dim, loss.margin, loss.temperature)
         assert (*found, training.lr, training.steps) == values
-        assert recipe.sampling.typed == (name == "ogbl-biokg")
+        assert recipe.sampling.same_type == (name == "ogbl-biokg")
         assert find(name).from_ogb

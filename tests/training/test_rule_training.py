@@ -26,7 +26,7 @@ CAN_SOFT = [model.name for model in MODELS if "soft" in model.rule_modes]
 
 WAYS = pytest.mark.parametrize(
     "settings",
-    [["rules.mode=tie"], ["rules.weight=0.1"], ["rules.mode=tie", "model.name=simple+", "loss.relations=0.3"]],
+    [["rules.mode=tie"], ["rules.weight=0.1"], ["rules.mode=tie", "model.name=simple+", "loss.relation_weight=0.3"]],
     ids=" ".join,
 )
 
@@ -81,13 +81,13 @@ def test_what_is_implied_never_scores_lower(many, recipe, name, reciprocal):
     plain = pairre.train(many, override(recipe, settings), progress=False)
     for side in ("head", "tail"):
         for rule in TREE:
-            gap = scores(run.model, rule.head, side) - scores(run.model, rule.body[0], side)
+            gap = scores(run.model, rule.conclusion, side) - scores(run.model, rule.body[0], side)
             assert gap.min() >= -1e-5
             if rule.kind == "equivalence":
                 assert gap.abs().max() == 0
             else:
                 assert gap.max() > 1e-3
-        assert any((scores(plain.model, r.head) < scores(plain.model, r.body[0]) - 0.1).any() for r in TREE)
+        assert any((scores(plain.model, r.conclusion) < scores(plain.model, r.body[0]) - 0.1).any() for r in TREE)
 
 
 def test_a_chain_is_a_product_of_cosines(many, recipe):
@@ -301,7 +301,7 @@ def test_the_rules_of_sports(public):
     run = pairre.train(public / "sports", recipe, rules=rules, progress=False)
     pairs = torch.randint(run.graph.num_entities, (2000, 2), generator=torch.Generator().manual_seed(0))
     for rule in rules:
-        ids = [run.graph.relations.id(name) for name in (rule.body[0], rule.head)]
+        ids = [run.graph.relations.id(name) for name in (rule.body[0], rule.conclusion)]
         body, head = (
             run.model.score(torch.stack([pairs[:, 0], pairs.new_full((2000,), i), pairs[:, 1]], 1)) for i in ids
         )

@@ -163,7 +163,7 @@ def evaluate(
     triples = graph.split(split)
     if len(triples) == 0:
         raise GraphError(f"{graph.name}: the {split} split is empty, so there is nothing to evaluate")
-    given = graph.given(split)
+    given = graph.fixed_candidates(split)
     ranks = evaluate_triples(run.model, triples, graph.known, progress, given)
     sizes = torch.cat([ranks[s].num_candidates for s in _SIDES])
     result: dict[str, Any] = {

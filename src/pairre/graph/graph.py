@@ -37,7 +37,7 @@ class Graph:
     valid: Tensor
     test: Tensor
     _: KW_ONLY
-    negatives: dict[str, Tensor] = field(default_factory=dict)  # `valid.head` → int32 [N, K]: see `given`
+    candidates: dict[str, Tensor] = field(default_factory=dict)  # `valid.head` → int32 [N, K]: see `fixed_candidates`
     types: dict[str, int] = field(default_factory=dict)  # entity type → its first id; the next begins where it ends
 
     @property
@@ -55,15 +55,15 @@ class Graph:
         triples: Tensor = getattr(self, name)
         return triples
 
-    def given(self, split: Split) -> dict[Side, Tensor]:
+    def fixed_candidates(self, split: Split) -> dict[Side, Tensor]:
         """The candidates that a benchmark gives each triple of a split, by side; nothing where it gives none."""
         sides: tuple[Side, ...] = ("head", "tail")
-        return {side: self.negatives[f"{split}.{side}"] for side in sides if f"{split}.{side}" in self.negatives}
+        return {side: self.candidates[f"{split}.{side}"] for side in sides if f"{split}.{side}" in self.candidates}
 
     def without_test(self) -> Graph:
         """The same graph before anyone has seen its test split: what settings are chosen on."""
-        kept = {name: ids for name, ids in self.negatives.items() if not name.startswith("test.")}
-        return replace(self, test=self.test[:0], negatives=kept)
+        kept = {name: ids for name, ids in self.candidates.items() if not name.startswith("test.")}
+        return replace(self, test=self.test[:0], candidates=kept)
 
     def __repr__(self) -> str:
         sizes = " / ".join(f"{len(self.split(s)):,}" for s in SPLITS)
@@ -101,9 +101,9 @@ class Graph:
         for split in SPLITS:
             digest.update(f"{split} {len(self.split(split))} ".encode())
             digest.update(self.split(split).numpy().tobytes())
-        for name in sorted(self.negatives):
-            digest.update(f"{name} {list(self.negatives[name].shape)} ".encode())
-            digest.update(self.negatives[name].flatten().numpy().data)
+        for name in sorted(self.candidates):
+            digest.update(f"{name} {list(self.candidates[name].shape)} ".encode())
+            digest.update(self.candidates[name].flatten().numpy().data)
         digest.update(json.dumps(self.types).encode() if self.types else b"")
         return digest.hexdigest()
 
@@ -116,8 +116,8 @@ class Graph:
             columns = dict(zip(("head", "relation", "tail"), self.split(split).T.contiguous().numpy(), strict=True))
             with written_whole(folder / f"{split}.parquet") as part:
                 pq.write_table(pa.table(columns), part, compression="zstd")
-        if self.negatives:
-            write_tensors(folder / "negatives.safetensors", self.negatives)
+        if self.candidates:
+            write_tensors(folder / "negatives.safetensors", self.candidates)
         if self.types:
             write_json(folder / "types.json", self.types)
 
@@ -137,6 +137,6 @@ class Graph:
             entities,
             relations,
             *splits,
-            negatives=load_file(tensors) if tensors.exists() else {},  # mapped into memory, read when looked at
+            candidates=load_file(tensors) if tensors.exists() else {},  # mapped into memory, read when looked at
             types=json.loads(types.read_text(encoding="utf-8")) if types.exists() else {},
         )

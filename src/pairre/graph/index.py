@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pairre.support.threads import over_rows
+from pairre.support.threads import parallel_for
 
 Side = Literal["head", "relation", "tail"]  # the member of a triple that is asked for
 COLUMN: dict[Side, int] = {"head": 0, "relation": 1, "tail": 2}
@@ -99,9 +99,9 @@ class SideIndex:
         arrays = (begin.numpy(), end.numpy(), self.members.numpy())
         if len(rows) == 1:
             ordered, order = rows[0].sort()
-            over_rows(_contains_shared, len(begin), *arrays, ordered.numpy(), order.numpy(), out)
+            parallel_for(_contains_shared, len(begin), *arrays, ordered.numpy(), order.numpy(), out)
         else:
-            over_rows(_contains_own, len(begin), *arrays, rows.contiguous().numpy(), out)
+            parallel_for(_contains_own, len(begin), *arrays, rows.contiguous().numpy(), out)
         return torch.from_numpy(out)
 
     def _search_all(self, begin: Tensor, end: Tensor, rows: Tensor) -> Tensor:

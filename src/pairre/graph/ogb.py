@@ -68,16 +68,16 @@ def load_ogb(benchmark: Benchmark) -> Graph:
     else:
         names, types = [_names(mapping / "nodeidx2entityid.csv.gz")], {}
         relations = _names(mapping / "reltype2relid.csv.gz")
-    triples, negatives = [], {}
+    triples, candidates = [], {}
     for split in SPLITS:
         part = splits.pop(split)  # what is put together anew need not stay
         head, tail = (_ids(part, side, side, types) for side in ("head", "tail"))
         triples.append(torch.stack([head, _int32(part["relation"]), tail], 1))
         for side in ("head", "tail"):
             if f"{side}_neg" in part:
-                negatives[f"{split}.{side}"] = _ids(part, side, f"{side}_neg", types)
+                candidates[f"{split}.{side}"] = _ids(part, side, f"{side}_neg", types)
     vocabularies = Vocabulary(pa.concat_arrays(names), "entity"), Vocabulary(relations, "relation")
-    graph = Graph(benchmark.name, *vocabularies, *triples, negatives=negatives, types=types)
+    graph = Graph(benchmark.name, *vocabularies, *triples, candidates=candidates, types=types)
     _check(graph, folder, None if trusted else benchmark)
     return graph
 
@@ -166,7 +166,7 @@ def _int32(values: Any) -> Tensor:
 def _check(graph: Graph, where: Path, benchmark: Benchmark | None) -> None:
     """Refuse ids without a name, and what was fetched unless it has the published sizes."""
     triples = torch.cat([graph.split(split) for split in SPLITS])
-    relations, entities = triples[:, 1], [triples[:, 0], triples[:, 2], *graph.negatives.values()]
+    relations, entities = triples[:, 1], [triples[:, 0], triples[:, 2], *graph.candidates.values()]
     for kind, size, all_ids in (
         ("relation", graph.num_relations, [relations]),
         ("entity", graph.num_entities, entities),

@@ -34,7 +34,7 @@ class Rule:
     """A body that implies a head: two relations one after the other for a composition, else one relation."""
 
     body: tuple[str, ...]
-    head: str
+    conclusion: str
     kind: Kind
     confidence: float
     pca_confidence: float | None = None
@@ -47,10 +47,10 @@ class Rule:
         num_names = 2 if self.kind == "composition" else 1
         if len(self.body) != num_names:
             raise RuleError(f"the body of a rule of kind {self.kind} has {num_names} relation(s), not {len(self.body)}")
-        for name in (*self.body, self.head):
+        for name in (*self.body, self.conclusion):
             if not name.strip() or any(c in name for c in "\t\r\n"):
                 raise RuleError(f"relation {name!r}: a name that is not empty, without tabs and line breaks, expected")
-        if self.kind == "symmetry" and self.body != (self.head,):
+        if self.kind == "symmetry" and self.body != (self.conclusion,):
             raise RuleError("the body and the head of a symmetry are the same relation")
         for column in ("confidence", "pca_confidence", "head_coverage"):
             value = getattr(self, column)
@@ -60,11 +60,12 @@ class Rule:
             raise RuleError(f"support {self.support}: a whole number from 1 up expected")
 
     def __str__(self) -> str:
-        return _SHOWN[self.kind].format(*self.body, self.head)
+        return _SHOWN[self.kind].format(*self.body, self.conclusion)
 
 
-COLUMNS = tuple(f.name for f in fields(Rule))
-NEEDED = COLUMNS[:4]
+# The file calls the conclusion "head", the word of the rule-mining literature.
+COLUMNS = {("head" if f.name == "conclusion" else f.name): f.name for f in fields(Rule)}  # column → field
+NEEDED = tuple(COLUMNS)[:4]
 
 
 def read_rules(path: str | Path) -> list[Rule]:
@@ -137,5 +138,5 @@ def write_rules(path: str | Path, rules: Iterable[Rule]) -> None:
         stream.write(("\t".join(COLUMNS) + "\n").encode())
         for rule in rules:
             body = json.dumps(rule.body, ensure_ascii=False) if len(rule.body) > 1 else rule.body[0]
-            values = (body, *(getattr(rule, column) for column in COLUMNS[1:]))
+            values = (body, *(getattr(rule, field) for field in list(COLUMNS.values())[1:]))
             stream.write(("\t".join("" if v is None else str(v) for v in values) + "\n").encode())

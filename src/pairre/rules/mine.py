@@ -25,7 +25,7 @@ from pairre.graph.split import distinct
 from pairre.rules.file import KINDS, Kind, Rule
 from pairre.rules.measure import Facts, Least, Scratch, joins, measure
 from pairre.support.errors import RuleError, suggest
-from pairre.support.threads import over_rows
+from pairre.support.threads import parallel_for
 
 _PIECES = 200  # of about equal work; progress is told after each
 
@@ -53,7 +53,7 @@ def mine(
     facts = Facts.of(distinct(graph.train.numpy(), num_entities, num_relations), num_entities, num_relations)
     rows = _measured(facts, least, _bodies(facts, least, kinds), progress or (lambda _: None))
     rules = _named(rows, np.diff(facts.start), graph.relations.name_list(range(num_relations)), kinds)
-    return sorted(rules, key=lambda r: (-r.confidence, -(r.support or 0), KINDS.index(r.kind), r.body, r.head))
+    return sorted(rules, key=lambda r: (-r.confidence, -(r.support or 0), KINDS.index(r.kind), r.body, r.conclusion))
 
 
 def _check(kinds: Collection[str], least: Least) -> None:
@@ -79,7 +79,7 @@ def _bodies(facts: Facts, least: Least, kinds: Collection[str]) -> np.ndarray:
     if not {"inverse", "symmetry"}.isdisjoint(kinds):
         wanted.append(back[back[:, 2] >= least.support])
     if "composition" in kinds:
-        over_rows(lambda *part: wanted.append(joins(facts, least, *part)), num_relations)
+        parallel_for(lambda *part: wanted.append(joins(facts, least, *part)), num_relations)
     return np.concatenate(wanted)
 
 
@@ -104,7 +104,7 @@ def _measured(facts: Facts, least: Least, bodies: np.ndarray, tell: Callable[[fl
                 tell(float(share[stop] - share[start]))
 
     try:
-        over_rows(some, len(edges))
+        parallel_for(some, len(edges))
     finally:
         list(pieces)  # after an interrupt, nothing is left for the other threads
     return rows
@@ -137,4 +137,4 @@ def _named(rows: list[list[int]], sizes: np.ndarray, names: list[str], kinds: Co
 def _weaker(rule: Rule, back: Rule) -> Rule:
     """Two subrelations that are each other's converse as an equivalence, with the smaller of each measure."""
     measures = zip(astuple(rule)[3:], astuple(back)[3:], strict=True)
-    return Rule(rule.body, rule.head, "equivalence", *(min(pair) for pair in measures))
+    return Rule(rule.body, rule.conclusion, "equivalence", *(min(pair) for pair in measures))

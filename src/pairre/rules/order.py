@@ -23,14 +23,14 @@ def tie_order(rules: Sequence[Rule]) -> Order:
     """The order of subrelations and equivalences; subrelations that go round in a circle are refused."""
     same: dict[str, str] = {}
     for rule in rules:
-        one, other = _root(same, rule.body[0]), _root(same, rule.head)
+        one, other = _root(same, rule.body[0]), _root(same, rule.conclusion)
         if rule.kind == "equivalence":
             same[other] = one
     together = {name: _root(same, name) for name in same}
     bodies: dict[str, list[str]] = {name: [] for name in together.values()}
     linked: dict[str, str] = {}
     for rule in rules:
-        body, head = together[rule.body[0]], together[rule.head]
+        body, head = together[rule.body[0]], together[rule.conclusion]
         if body != head and body not in bodies[head]:
             bodies[head].append(body)
             linked[_root(linked, head)] = _root(linked, body)

@@ -35,8 +35,8 @@ def usable(rules: Sequence[Rule], graph: Graph, recipe: Recipe) -> list[Rule]:
         able = ", ".join(model.name for model in MODELS if mode in model.rule_modes)
         raise RecipeError(f"rules.mode: {model.name} cannot follow rules in mode {mode}; models that can: {able}")
     there = set(graph.relations.name_list(range(graph.num_relations)))
-    lacking = dict.fromkeys(name for rule in rules for name in (*rule.body, rule.head) if name not in there)
-    known = [rule for rule in rules if lacking.keys().isdisjoint((*rule.body, rule.head))]
+    lacking = dict.fromkeys(name for rule in rules for name in (*rule.body, rule.conclusion) if name not in there)
+    known = [rule for rule in rules if lacking.keys().isdisjoint((*rule.body, rule.conclusion))]
     kept = [rule for rule in known if rule.kind in FOLLOWED[mode]]
     if lacking:
         some = ", ".join(islice(lacking, _NAMED)) + ", …" * (len(lacking) > _NAMED)
@@ -138,15 +138,15 @@ class Soft(Ruled):
     """
 
     def __init__(self, model: Model, graph: Graph, rules: Sequence[Rule], weight: float) -> None:
-        names = list(dict.fromkeys(name for rule in rules for name in (rule.body[0], rule.head)))
+        names = list(dict.fromkeys(name for rule in rules for name in (rule.body[0], rule.conclusion)))
         super().__init__(model, graph, names)
         place = {name: i for i, name in enumerate(names)}
-        both = [Rule((r.head,), r.body[0], "subrelation", r.confidence) for r in rules if r.kind == "equivalence"]
+        both = [Rule((r.conclusion,), r.body[0], "subrelation", r.confidence) for r in rules if r.kind == "equivalence"]
         self._rules: dict[bool, tuple[Tensor, Tensor, Tensor]] = {}  # by whether they are inverses
         for inverse in (False, True):
             some = [r for r in (*rules, *both) if (r.kind in ("inverse", "symmetry")) == inverse]
             if some:
-                body, head = [place[r.body[0]] for r in some], [place[r.head] for r in some]
+                body, head = [place[r.body[0]] for r in some], [place[r.conclusion] for r in some]
                 weights = self._tensor([weight * r.confidence for r in some]).repeat(self.halves)
                 self._rules[inverse] = self._everywhere(body, len(names)), self._everywhere(head, len(names)), weights
 

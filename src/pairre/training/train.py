@@ -217,7 +217,7 @@ class Loop:
 
     def _validation_triples(self) -> tuple[Tensor, dict[Side, Tensor]]:
         """What is ranked, and the candidates that it is given."""
-        triples, given = self.trainer.graph.valid, self.trainer.graph.given("valid")
+        triples, given = self.trainer.graph.valid, self.trainer.graph.fixed_candidates("valid")
         limit = self.recipe.train.validate_triples
         if not limit or len(triples) <= limit:
             return triples, given

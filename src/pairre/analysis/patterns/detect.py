@@ -29,7 +29,7 @@ def patterns_in_triples(
         graph, KINDS, min_support=SUPPORT, min_confidence=confidence, min_head_coverage=COVERAGE, progress=progress
     )
     for rule in rules:  # the most confident first
-        body, head = tuple(number[name] for name in rule.body), number[rule.head]
+        body, head = tuple(number[name] for name in rule.body), number[rule.conclusion]
         if rule.kind == "symmetry":
             pattern = Pattern("symmetry", body, rule.confidence)
         elif rule.kind == "inverse":

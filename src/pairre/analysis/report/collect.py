@@ -127,7 +127,7 @@ def _evaluated(
 ) -> tuple[dict[str, Any], dict[str, list[float | None]]]:
     """Metrics as a whole and by category, and columns of the table of relations, all from one ranking."""
     graph, triples = run.graph, run.graph.split(split)
-    ranks = evaluate_triples(run.model, triples, graph.known, advance, graph.given(split))
+    ranks = evaluate_triples(run.model, triples, graph.known, advance, graph.fixed_candidates(split))
     relation = triples[:, 1].long()
     category = np.array(relation_categories(graph))[relation.numpy()]
     both = torch.stack([ranks[side].realistic for side in ("head", "tail")], 1)
