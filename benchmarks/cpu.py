@@ -199,8 +199,8 @@ def pairre_trainer(graph: Graph, share: int = 0, rows: str = "all") -> Any:
     recipe = {
         "model": {"name": "pairre", "dim": DIM},
         "loss": {"name": "self-adversarial", "margin": MARGIN},
-        "sampling": {"negatives": NEGATIVES, "share": share, "filter": True},
-        "train": {"batch": BATCH, "lr": RATE, "steps": 1_000_000, "rows": rows, "seed": SEED, "schedule": "constant"},
+        "sampling": {"negatives": NEGATIVES, "chunk_size": share, "filter": True},
+        "train": {"batch": BATCH, "lr": RATE, "steps": 1_000_000, "update_rows": rows, "seed": SEED, "schedule": "constant"},
     }
     return Trainer(graph, from_values(recipe), torch.device("cpu"))
 

@@ -124,7 +124,7 @@ def shapes(quick: bool) -> list[dict[str, Any]]:
         start = time.perf_counter()
         graph = synthetic(num_entities, num_relations, num_triples)
         made = time.perf_counter() - start
-        optimizers = ["train.optimizer=adagrad", "train.rows=touched", "train.rows=all"]
+        optimizers = ["train.optimizer=adagrad", "train.update_rows=touched", "train.update_rows=all"]
         for setting in optimizers[: 3 if name == "ogbl-wikikg2" else 1]:
             changes = ["model.dim=200", "train.batch=512", "sampling.negatives=128", "train.steps=1000000", setting]
             torch.cuda.empty_cache()

@@ -64,7 +64,7 @@ def candidates(model: type[Model]) -> list[dict[str, Any]]:
                 found.append(
                     {
                         "model": {"name": model.name, "dim": dim, "init_range": 0.1, "reciprocal": reciprocal},
-                        "loss": {"name": "cross-entropy", "weighting": False},
+                        "loss": {"name": "cross-entropy", "subsampling": False},
                         "sampling": {"negatives": 0},
                         "regularizer": {"name": "n3", "weight": weight},
                         "train": train,

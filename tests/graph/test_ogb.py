@@ -138,7 +138,9 @@ def test_biokg_types_follow_one_another(biokg):
 def test_typed_negatives_have_the_type_of_what_they_replace(biokg):
     graph = load_graph("ogbl-biokg")
     kind = np.digitize(np.arange(graph.num_entities), list(FIRST.values()))
-    sampler = Sampler(graph, override(QUICK, ["sampling.same_type=true", "sampling.chunk_size=1", "sampling.negatives=50"]), CPU)
+    sampler = Sampler(
+        graph, override(QUICK, ["sampling.same_type=true", "sampling.chunk_size=1", "sampling.negatives=50"]), CPU
+    )
     for step, side in enumerate(("tail", "head")):
         batch = sampler.batch(side, torch.tensor(step))
         assert batch.negatives.shape == (16, 50)

@@ -118,7 +118,7 @@ def test_rows_of_length_1_have_no_other_bounds():
     model = model_class("complex")(11, 4, 6, unit=True)
     model.initialise(0.5, 3)
     torch.testing.assert_close(model.entity.norm(dim=1), torch.ones(11))
-    with pytest.raises(RecipeError, match=r"model\.unit: rows of simple\+ have bounds of their own"):
+    with pytest.raises(RecipeError, match=r"model\.unit_norm: rows of simple\+ have bounds of their own"):
         model_class("simple+")(11, 4, 6, unit=True)
 
 

@@ -22,7 +22,7 @@ from pairre.support.errors import RecipeError
 
 
 def test_toml_round_trip(tmp_path):
-    recipe = override(Recipe(), ["train.lr=3e-4", "loss.name=margin", "loss.weighting=false", "model.dim=7"])
+    recipe = override(Recipe(), ["train.lr=3e-4", "loss.name=margin", "loss.subsampling=false", "model.dim=7"])
     file = tmp_path / "r.toml"
     file.write_text(recipe.to_toml())
     assert load_recipe(file) == recipe
@@ -46,7 +46,7 @@ def test_later_layers_win(graph, tmp_path):
         ("train.lr=nan", r"train\.lr: a finite number expected"),
         ("train.batch=0", r"train\.batch: 0 is below the least value, 1"),
         ("loss.name=hinge", r"loss\.name: 'hinge' is not one of"),
-        ("loss.weighting=1", r"loss\.weighting: true or false expected, not a whole number"),
+        ("loss.subsampling=1", r"loss\.subsampling: true or false expected, not a whole number"),
         ("train.lr", r"write section\.key=value"),
         ("lr=1", r"write section\.key=value"),
         ("train.lr=[1]", r"train\.lr: a number expected, not a list"),
@@ -89,7 +89,7 @@ def test_shipped_recipes_load(name):
 
 @pytest.mark.parametrize("name", ["umls", "sports"])
 def test_recipes_are_the_best_of_the_search_that_is_on_record(name):
-    files = sorted((Path(__file__).parents[1] / "docs" / "results").glob("small-graphs-*.json"))
+    files = sorted((Path(__file__).parents[2] / "docs" / "results").glob("small-graphs-*.json"))
     record = json.loads(files[-1].read_text(encoding="utf-8"))["graphs"][name]
     assert record["best"] == max(record["search"], key=lambda entry: entry["valid_mrr"])
     assert from_values(record["recipe"]) == load_recipe(name)
@@ -115,11 +115,11 @@ def test_differences_are_listed():
 
 @pytest.mark.parametrize("missing", range(4))
 def test_k_vs_all_asks_each_question_once_of_all_entities(graph, missing):
-    needed = ["sampling.negatives=0", "loss.weighting=false", "sampling.filter=true", "loss.flattening=0"]
-    other = ["sampling.negatives=8", "loss.weighting=true", "sampling.filter=false", "loss.flattening=0.2"]
+    needed = ["sampling.negatives=0", "loss.subsampling=false", "sampling.filter=true", "loss.query_balance=0"]
+    other = ["sampling.negatives=8", "loss.subsampling=true", "sampling.filter=false", "loss.query_balance=0.2"]
     assert resolve(graph, None, ["loss.name=k-vs-all", *needed]).loss.name == "k-vs-all"
     needed[missing] = other[missing]
-    with pytest.raises(RecipeError, match=r"negatives and loss\.flattening to 0, loss\.weighting to false"):
+    with pytest.raises(RecipeError, match=r"negatives and loss\.query_balance to 0, loss\.subsampling to false"):
         resolve(graph, None, ["loss.name=k-vs-all", *needed])
 
 
@@ -131,7 +131,7 @@ def test_smoothing_and_dropout_are_shares(graph):
 
 
 def test_every_model_has_the_recipe_that_was_measured():
-    files = sorted((Path(__file__).parents[1] / "docs" / "results").glob("models-small-*.json"))
+    files = sorted((Path(__file__).parents[2] / "docs" / "results").glob("models-small-*.json"))
     measured = [row for file in files for row in json.loads(file.read_text(encoding="utf-8"))["models"]]
     rows = {row["model"]: row for row in measured}  # the newest of each
     assert set(rows) == {model.name for model in MODELS}

@@ -141,14 +141,14 @@ def test_a_set_key_is_not_tuned(graph, tmp_path):
 
 def test_recipes_that_weigh_otherwise_keep_their_weights(graph, tmp_path):
     """Also one whose loss allows none; its trial would fail."""
-    asks_all = ["loss.name=k-vs-all", "loss.weighting=false", "sampling.negatives=0"]
+    asks_all = ["loss.name=k-vs-all", "loss.subsampling=false", "sampling.negatives=0"]
     for name, settings, flattened in (
         ("paper", [], False),
         ("all", asks_all, False),
-        ("flattened", ["loss.flattening=0.5", "loss.weighting=false"], True),
+        ("flattened", ["loss.query_balance=0.5", "loss.subsampling=false"], True),
     ):
         found, _ = run(graph, tmp_path / name, trials=1, recipe=override(QUICK, settings), space=None)
-        assert found.settings.keys() == DEFAULT_SPACE.keys() - (set() if flattened else {"loss.flattening"})
+        assert found.settings.keys() == DEFAULT_SPACE.keys() - (set() if flattened else {"loss.query_balance"})
 
 
 def test_the_default_space_is_that_of_the_guide():

@@ -51,7 +51,7 @@ def test_step_schedule_restarts_at_half():
 @pytest.mark.parametrize(("rows", "moves"), [("all", True), ("touched", False)])
 def test_rows_without_a_gradient(rows, moves):
     table = torch.ones(3, 2)
-    optimizer = make_optimizer(table, TrainRecipe(rows=rows))
+    optimizer = make_optimizer(table, TrainRecipe(update_rows=rows))
     move(optimizer, [0, 1], 0)
     before = table[1].clone()
     move(optimizer, [0], 1)

@@ -31,7 +31,7 @@ def test_a_resumed_run_ends_in_the_same_bits(graph, quick, name):
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 def test_entities_can_be_kept_at_length_1(graph, quick, optimizer):
-    recipe = override(recipe_of(quick, "distmult"), ["model.unit=true", f"train.optimizer={optimizer}"])
+    recipe = override(recipe_of(quick, "distmult"), ["model.unit_norm=true", f"train.optimizer={optimizer}"])
     trainer = Trainer(graph, recipe, CPU)
     before = trainer.model.entity.clone()
     trainer.step(8)
@@ -112,9 +112,9 @@ def test_relations_can_be_asked_for(graph, quick, name, side, monkeypatch):
 
 @CONTRACT
 def test_relations_are_corrupted_too(graph, quick, name):
-    recipe = override(recipe_of(quick, name), ["loss.relations=0.5"])
+    recipe = override(recipe_of(quick, name), ["loss.relation_weight=0.5"])
     if not model_class(name).asks_relations:
-        with pytest.raises(RecipeError, match=r"loss\.relations"):
+        with pytest.raises(RecipeError, match=r"loss\.relation_weight"):
             Trainer(graph, recipe, CPU)
         return
     with_relations, without = Trainer(graph, recipe, CPU), Trainer(graph, recipe_of(quick, name), CPU)
@@ -134,7 +134,7 @@ def test_both_sides_corrupt_relations_only_where_they_differ(graph, quick, recip
         trainer.step()
         return trainer.mean_loss(1)
 
-    tails, heads = (loss(override(plain, ["loss.relations=0.5"]), step) - loss(plain, step) for step in (0, 1))
+    tails, heads = (loss(override(plain, ["loss.relation_weight=0.5"]), step) - loss(plain, step) for step in (0, 1))
     assert tails > 0
     assert (heads > 0) == reciprocal
 

@@ -33,7 +33,7 @@ def known_by_hand(graph, batch, rows):
 
 @pytest.mark.parametrize("share", [0, 1, 5, 8])
 def test_negatives_that_are_training_triples_are_marked(graph, quick, share):
-    sampler = Sampler(graph, override(quick, [f"sampling.share={share}", "sampling.negatives=30"]), CPU)
+    sampler = Sampler(graph, override(quick, [f"sampling.chunk_size={share}", "sampling.negatives=30"]), CPU)
     for step in range(4):
         batch = draw(sampler, step)
         assert batch.side == ("tail", "head")[step % 2]
@@ -78,7 +78,7 @@ def test_an_epoch_shows_each_triple_once_a_side(graph, quick):
 
 
 def test_k_vs_all_asks_each_question_once_an_epoch(graph, quick):
-    changes = ["loss.name=k-vs-all", "loss.weighting=false", "sampling.negatives=0", "train.batch=16"]
+    changes = ["loss.name=k-vs-all", "loss.subsampling=false", "sampling.negatives=0", "train.batch=16"]
     sampler = Sampler(graph, override(quick, changes), CPU)
     for number, side in enumerate(SIDES):
         kept = [0, 1] if side == "tail" else [2, 1]
@@ -103,13 +103,13 @@ def test_weights_are_those_of_the_paper(graph, quick):
     torch.testing.assert_close(batch.weight, expected)
     sampler = Sampler(graph, quick, CPU)
     assert sampler.plans["tail"].weight is sampler.plans["head"].weight  # kept once
-    flat = draw(Sampler(graph, override(quick, ["loss.weighting=false"]), CPU), 0).weight
+    flat = draw(Sampler(graph, override(quick, ["loss.subsampling=false"]), CPU), 0).weight
     torch.testing.assert_close(flat, torch.ones(32))
 
 
 @pytest.mark.parametrize("power", [0.2, 1.0])
 def test_flattening_counts_the_answers_to_what_a_step_asks(graph, quick, power):
-    sampler = Sampler(graph, override(quick, ["loss.weighting=false", f"loss.flattening={power}"]), CPU)
+    sampler = Sampler(graph, override(quick, ["loss.subsampling=false", f"loss.query_balance={power}"]), CPU)
     train = graph.train.tolist()
     for step, asked in ((0, (0, 1)), (1, (1, 2))):
         batch = draw(sampler, step)
@@ -130,7 +130,7 @@ def test_every_device_draws_the_same(graph, quick):
     """The kernels and the plain definition, over three epochs and both sides, whatever the sizes."""
     gpu = pytest.importorskip("pairre.kernels.cuda.batch", reason="triton is not installed")
     for batch, share in ((16, 0), (7, 1), (300, 40)):
-        recipe = override(quick, [f"train.batch={batch}", f"sampling.share={share}", "sampling.negatives=30"])
+        recipe = override(quick, [f"train.batch={batch}", f"sampling.chunk_size={share}", "sampling.negatives=30"])
         sampler = Sampler(graph, recipe, CPU)
         there = Sampler(graph, recipe, torch.device(DEVICE))
         for step in (0, 1, 2, 3, 2 * (len(graph.train) // batch) + 1, 6 * (len(graph.train) // batch)):

@@ -28,21 +28,20 @@ from pairre.training.trainer import Trainer, _distinct
 CPU = torch.device("cpu")
 VARIANTS = [
     [],
-    ["sampling.share=1"],
-    ["sampling.share=5"],
+    ["sampling.chunk_size=1"],
+    ["sampling.chunk_size=5"],
     ["sampling.negatives=0", "loss.name=cross-entropy"],
     ["loss.name=margin", "loss.margin=2"],
     ["loss.name=logistic"],
     ["train.optimizer=adagrad", "train.lr=0.3"],
-    ["train.rows=touched"],
+    ["train.update_rows=touched"],
     ["train.schedule=step"],
     ["train.schedule=cosine", "train.warmup=20"],
-    ["train.schedule=constant", "train.average=0.5"],
     ["regularizer.name=n3", "regularizer.weight=1e-4"],
     ["regularizer.name=l2", "regularizer.weight=1e-4"],
     [
         *("model.name=distmult", "sampling.negatives=0"),
-        *("loss.name=k-vs-all", "loss.weighting=false", "loss.margin=0", "loss.smoothing=0.1"),
+        *("loss.name=k-vs-all", "loss.subsampling=false", "loss.margin=0", "loss.smoothing=0.1"),
     ],
     ["model.name=complex", "model.reciprocal=true", "sampling.negatives=0", "loss.name=cross-entropy"],
     ["model.name=transh", "loss.margin=2", "train.lr=0.05"],
@@ -307,7 +306,7 @@ def test_each_negative_is_read_once(num_entities):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the tests above use the GPU itself")
 @pytest.mark.parametrize(
     "settings",
-    [[], ["sampling.share=1", "train.optimizer=adagrad"], ["model.name=rotate"], ["model.name=se"]],
+    [[], ["sampling.chunk_size=1", "train.optimizer=adagrad"], ["model.name=rotate"], ["model.name=se"]],
     ids=lambda s: s[0] if s else "plain",
 )
 def test_the_kernels_of_the_gpu_train_and_rank_as_those_of_the_cpu(graph, quick, settings, monkeypatch):

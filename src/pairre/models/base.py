@@ -96,7 +96,7 @@ class Model(torch.nn.Module):
             self.dropout = dict(zip(self.dropout, dropout, strict=True))
         if unit:
             if "entity" in self.constraints:
-                raise RecipeError(f"model.unit: rows of {self.name} have bounds of their own")
+                raise RecipeError(f"model.unit_norm: rows of {self.name} have bounds of their own")
             self.constraints = {**self.constraints, "entity": lambda _, rows: F.normalize(rows, dim=-1)}
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
         self.reciprocal = reciprocal or self.one_way

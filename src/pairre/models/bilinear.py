@@ -41,7 +41,7 @@ class RESCAL(Model):
 class DistMult(Model):
     """score(h, r, t) = Σ h ∘ r ∘ t (Yang et al., ICLR 2015): symmetric in h and t.
 
-    The paper keeps entities at length 1 (`model.unit`), ranks by a margin of 1 with AdaGrad, and has an L2 penalty on
+    The paper keeps entities at length 1 (`model.unit_norm`), ranks by a margin of 1 with AdaGrad, and has an L2 penalty on
     relations alone; no released code was found. Code since ComplEx's leaves entities free.
     """
 
@@ -213,7 +213,7 @@ class SeeK(Model):
     w = y for even x and (x + y) mod k for odd x; s = −1 for odd x with x + y ≥ k, else 1. One segment is DistMult, two
     are ComplEx up to signs; here k = 4 where it divides `model.dim`, else 2 or 1. The released code has k = 8 on FB15k
     and 4 on DB100k, the logistic loss with AdaGrad, a penalty divided by the number of features, and also negatives
-    with another relation (here `loss.relations`).
+    with another relation (here `loss.relation_weight`).
     """
 
     name = "seek"

@@ -17,7 +17,7 @@ class PairRE(Model):
 
     Both directions are one operation: a query `q` and a scale `w` meet a candidate `c` as −Σ |q − w c|. The paper's
     loss has the score where it means the distance; the released code, which is for the graphs of OGB, has the distance
-    and weighs positives (`loss.weighting`), but has no rules.
+    and weighs positives (`loss.subsampling`), but has no rules.
     """
 
     name = "pairre"

@@ -23,7 +23,7 @@ class RotatE(Model):
 
     A relation's row holds its phases in units that the first draw, uniform in ± the bound, spreads over ±π: a step of
     Adam then turns by as much as it moves, in proportion. So does the released code, which also weighs positives the
-    less, the more triples share their head and relation or their relation and tail (`loss.weighting`).
+    less, the more triples share their head and relation or their relation and tail (`loss.subsampling`).
     """
 
     name = "rotate"

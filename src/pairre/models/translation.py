@@ -2,7 +2,7 @@
 
 Where the papers write ‖·‖ with either norm, `kind` is the one their best results used, and the other can be asked for.
 All of these papers rank by a margin (`loss.name = "margin"`) with plain gradient steps, but for TransD's AdaDelta, and
-bound the length of vectors, the later ones also that of projected vectors. Here vectors are free unless `model.unit` is
+bound the length of vectors, the later ones also that of projected vectors. Here vectors are free unless `model.unit_norm` is
 set: the losses since RotatE's need no bound. KB2E is the code of TransR's authors, with TransE and TransH in it.
 """
 
@@ -36,7 +36,7 @@ class _Translation(Model):
 class TransE(_Translation):
     """score(h, r, t) = −‖h + r − t‖ (Bordes et al., NeurIPS 2013).
 
-    The paper draws from ±6/√d, corrupts one side of a triple, and keeps entities on the unit sphere (`model.unit`). Its
+    The paper draws from ±6/√d, corrupts one side of a triple, and keeps entities on the unit sphere (`model.unit_norm`). Its
     code corrupts both sides; KB2E only shortens what is longer than 1. Code since RotatE's leaves entities free, as is
     the default here, and lets the margin of the loss bound them.
     """
@@ -211,7 +211,7 @@ class TransD(_Translation):
 class SE(Model):
     """score(h, r, t) = −‖M_head h − M_tail t‖₁ with two matrices of the relation (Bordes et al., AAAI 2011).
 
-    The paper keeps entities at length 1 (`model.unit`) and corrupts one side of a triple; its released code corrupts
+    The paper keeps entities at length 1 (`model.unit_norm`) and corrupts one side of a triple; its released code corrupts
     both, and gives matrices a step size of their own.
     """
 

@@ -90,7 +90,7 @@ def build_model(graph: Graph, recipe: Recipe, device: torch.device) -> Model:
             None if settings.norm == "own" else settings.norm,
             settings.reciprocal,
             settings.dropout,
-            settings.unit,
+            settings.unit_norm,
         )
     model.initialise(recipe.init_range, recipe.train.seed)
     model.begin(graph, recipe.train.seed)
@@ -167,7 +167,7 @@ class RunFolder:
 
     def recipe(self) -> Recipe:
         """The resolved recipe."""
-        return load_recipe(self.path / "recipe.toml")
+        return load_recipe(self.path / "recipe.toml", note_old_names=False)
 
     def graph(self) -> Graph:
         """The graph it was trained on."""

@@ -6,6 +6,7 @@ Three layers, later wins: the defaults below (some picked from the size of the g
 from __future__ import annotations
 
 import json
+import logging
 import math
 import tomllib
 import typing
@@ -17,6 +18,19 @@ from typing import Any, Literal, get_args, get_origin
 
 from pairre.graph import Graph
 from pairre.support.errors import RecipeError, suggest
+
+_log = logging.getLogger(__name__)
+
+# Keys under names that they had in earlier versions: recipe files, `--set` and run folders may still use them.
+OLD_NAMES = {
+    "model.unit": "model.unit_norm",
+    "loss.relations": "loss.relation_weight",
+    "loss.weighting": "loss.subsampling",
+    "loss.flattening": "loss.query_balance",
+    "sampling.share": "sampling.chunk_size",
+    "sampling.typed": "sampling.same_type",
+    "train.rows": "train.update_rows",
+}
 
 
 def _key(default: Any, help: str, *, low: float | None = None) -> Any:
@@ -38,7 +52,7 @@ class ModelRecipe:
     reciprocal: bool = _key(
         False, "ask (?, r, t) as (t, r⁻¹, ?) with a second row for each relation, as 1-vs-all training often does"
     )
-    unit: bool = _key(False, "keep every entity's row at length 1, as the papers of TransE and DistMult do")
+    unit_norm: bool = _key(False, "keep every entity's row at length 1, as the papers of TransE and DistMult do")
     dropout: tuple[float, ...] = _key(
         (),
         "shares set to 0 in training, one for each layer that has them (conve: input, maps, hidden); `[]`: its own",
@@ -65,11 +79,11 @@ class LossRecipe:
         low=0,
     )
     smoothing: float = _key(0.0, "ε of `k-vs-all`: how much of each label goes to all entities alike", low=0)
-    relations: float = _key(
+    relation_weight: float = _key(
         0.0, "weight of the same loss over all relations between the two entities, beside that over entities", low=0
     )
-    weighting: bool = _key(True, "weigh a positive by 1 / sqrt(its known tails + its known heads + 6)")
-    flattening: float = _key(
+    subsampling: bool = _key(True, "weigh a positive by 1 / sqrt(its known tails + its known heads + 6)")
+    query_balance: float = _key(
         0.0,
         "weigh a positive by 1 / (known answers to what its step asks) ** this; with 1, questions count alike",
         low=0,
@@ -81,12 +95,12 @@ class SamplingRecipe:
     """From a positive to its negatives."""
 
     negatives: int = _key(256, "negatives of a positive, uniform over entities; 0 means all entities", low=0)
-    share: int = _key(
+    chunk_size: int = _key(
         0, "how many positives share one set of negatives: 0 the whole batch, 1 none, n chunks of n", low=0
     )
     filter: bool = _key(True, "leave out negatives that form a training triple")
-    typed: bool = _key(
-        False, "draw negatives of the type of the entity they replace, where the graph has types; needs `share` 1"
+    same_type: bool = _key(
+        False, "draw negatives of the type of the entity they replace, where the graph has types; needs `chunk_size` 1"
     )
 
 
@@ -122,9 +136,8 @@ class TrainRecipe:
         "`linear` or `cosine` to 0",
     )
     warmup: int = _key(0, "steps over which the rate rises from 0", low=0)
-    average: float = _key(0.0, "share of the steps, the last ones, whose weights are averaged; 0 means none", low=0)
     optimizer: Literal["adam", "adagrad"] = _key("adam", "`adam` or row-wise `adagrad` (one accumulator a row)")
-    rows: Literal["all", "touched"] = _key(
+    update_rows: Literal["all", "touched"] = _key(
         "all", "`all`: Adam moves every row each step; `touched`: only the rows of the batch, for large graphs"
     )
     validate_every: int = _key(0, "steps between validations; 0 means a tenth of all steps", low=0)
@@ -191,22 +204,20 @@ def resolve(graph: Graph, recipe: str | Path | Recipe | None = None, overrides: 
         base = load_recipe(recipe)
     resolved = override(base, overrides)
     model, loss, sampling = resolved.model, resolved.loss, resolved.sampling
-    weighted = loss.weighting or loss.flattening
+    weighted = loss.subsampling or loss.query_balance
     if loss.name == "k-vs-all" and (sampling.negatives or weighted or not sampling.filter):
         raise RecipeError(
             "loss.name: k-vs-all asks each question once, of all entities: "
-            "set sampling.negatives and loss.flattening to 0, loss.weighting to false and sampling.filter to true"
+            "set sampling.negatives and loss.query_balance to 0, loss.subsampling to false and sampling.filter to true"
         )
-    if sampling.typed and not graph.types:
-        raise RecipeError(f"sampling.typed: {graph.name} has no types of entities")
-    if sampling.typed and (sampling.share != 1 or not sampling.negatives):
-        raise RecipeError("sampling.typed: each positive needs negatives of its own: set sampling.share to 1")
+    if sampling.same_type and not graph.types:
+        raise RecipeError(f"sampling.same_type: {graph.name} has no types of entities")
+    if sampling.same_type and (sampling.chunk_size != 1 or not sampling.negatives):
+        raise RecipeError("sampling.same_type: each positive needs negatives of its own: set sampling.chunk_size to 1")
     if loss.smoothing >= 1:
         raise RecipeError(f"loss.smoothing: a share below 1 expected, not {loss.smoothing}")
     if any(share >= 1 for share in model.dropout):
         raise RecipeError(f"model.dropout: shares below 1 expected, not {max(model.dropout)}")
-    if resolved.train.average > 1:
-        raise RecipeError(f"train.average: a share of at most 1 expected, not {resolved.train.average}")
     return resolved
 
 
@@ -215,14 +226,14 @@ def default_recipe(graph: Graph) -> Recipe:
     num_train = len(graph.train)
     small, medium = num_train < 20_000, num_train < 200_000
     return Recipe(
-        loss=LossRecipe(margin=6.0 if small else 9.0, weighting=False, flattening=0.5),
+        loss=LossRecipe(margin=6.0 if small else 9.0, subsampling=False, query_balance=0.5),
         sampling=SamplingRecipe(negatives=min(256, graph.num_entities)),
         train=TrainRecipe(
             batch=min(1024, num_train),
             steps=3_000 if small else 10_000 if medium else 30_000,
             lr=3e-3 if medium else 1e-3,
             schedule="linear",
-            rows="all" if graph.num_entities <= 50_000 else "touched",
+            update_rows="all" if graph.num_entities <= 50_000 else "touched",
         ),
     )
 
@@ -240,8 +251,11 @@ def recipe_purposes() -> dict[str, str]:
     return {name: text.splitlines()[0].removeprefix("#").strip() for name, text in texts.items()}
 
 
-def load_recipe(source: str | Path) -> Recipe:
-    """A recipe from a TOML file, or by name from those that come with the package."""
+def load_recipe(source: str | Path, *, note_old_names: bool = True) -> Recipe:
+    """Return a recipe from a TOML file, or by name from those that come with the package.
+
+    A key under an old name is logged, unless `note_old_names` is false: nobody edits the recipe of a run folder.
+    """
     path = Path(source)
     if path.is_file():
         text, where = path.read_bytes(), str(path)
@@ -260,12 +274,12 @@ def load_recipe(source: str | Path) -> Recipe:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{where}: not valid TOML: {error}") from error
     try:
-        return from_values(values)
+        return from_values(values, note_old_names=note_old_names)
     except RecipeError as error:
         raise RecipeError(f"{where}: {error}") from None
 
 
-def from_values(values: Mapping[str, Any], base: Recipe | None = None) -> Recipe:
+def from_values(values: Mapping[str, Any], base: Recipe | None = None, *, note_old_names: bool = True) -> Recipe:
     """Nested values over a base recipe; unknown keys and wrong types are refused by path."""
     result = base or Recipe()
     sections = [f.name for f in fields(Recipe)]
@@ -280,6 +294,17 @@ def from_values(values: Mapping[str, Any], base: Recipe | None = None) -> Recipe
         known = {f.name: f for f in fields(part)}
         for key, value in entries.items():
             path = f"{section}.{key}"
+            if path == "train.average":
+                if value != 0:
+                    raise RecipeError(
+                        "train.average: removed; let the learning rate fall, as with train.schedule=linear"
+                    )
+                continue
+            if path in OLD_NAMES:
+                if note_old_names:
+                    _log.warning("%s is now %s", path, OLD_NAMES[path])
+                path = OLD_NAMES[path]
+                key = path.removeprefix(f"{section}.")
             if key not in known:
                 raise RecipeError(f"{path}: unknown key{suggest(key, known)}")
             hint = typing.get_type_hints(type(part))[key]

@@ -55,7 +55,7 @@ DEFAULT_SPACE: Space = {  # for PairRE on a graph that nobody has tuned
     "train.lr": Range(1e-4, 2e-2, log=True),
     "loss.margin": Choices((3.0, 6.0, 9.0, 12.0, 15.0)),
     "loss.temperature": Choices((0.5, 1.0, 2.0)),
-    "loss.flattening": Range(0.0, 1.0),
+    "loss.query_balance": Range(0.0, 1.0),
     "model.dim": Choices((100, 200, 400)),
 }
 
@@ -162,8 +162,8 @@ def tune(
     base = resolve(graph, recipe, overrides)
     ranges = DEFAULT_SPACE if space is None else space if isinstance(space, dict) else load_space(space)
     fixed = {setting.partition("=")[0].strip() for setting in overrides}
-    if space is None and not base.loss.flattening:  # the recipe weighs positives in another way, or must not at all
-        fixed.add("loss.flattening")
+    if space is None and not base.loss.query_balance:  # the recipe weighs positives in another way, or must not at all
+        fixed.add("loss.query_balance")
     ranges = {name: values for name, values in ranges.items() if name not in fixed}
     if not ranges:
         raise RecipeError("every key of the space is set: nothing is left to tune")

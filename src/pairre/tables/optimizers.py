@@ -1,7 +1,7 @@
 """Optimisers over rows of a table, and learning rates by step.
 
-An optimiser owns a table: it reads rows for a step and moves them afterwards. With `rows = "all"` Adam also moves the
-rows that were not touched, as the paper's does, but only when they are next needed; with `rows = "touched"` they stay.
+An optimiser owns a table: it reads rows for a step and moves them afterwards. With `update_rows = "all"` Adam also moves the
+rows that were not touched, as the paper's does, but only when they are next needed; with `update_rows = "touched"` they stay.
 Either way a step costs the same however large the table is. Everything a step depends on is on the device, the number
 of the step included.
 """
@@ -43,7 +43,7 @@ class Adam:
     def __init__(self, table: Tensor, recipe: TrainRecipe) -> None:
         self.kernels = kernels.backend(table.device.type)
         self.state = {name: torch.zeros(table.shape, device=table.device, dtype=wide(table.dtype)) for name in _MOMENTS}
-        if recipe.rows == "all":
+        if recipe.update_rows == "all":
             self.state["seen"] = torch.full((len(table),), -1, dtype=torch.int32, device=table.device)
         mean, square = (self.state[name] for name in _MOMENTS)
         self.adam = kernels.AdamTable(table, mean, square, self.state.get("seen"), _rates_of(table, recipe))

@@ -46,14 +46,14 @@ class Sampler:
         whole_rows = recipe.loss.name == "k-vs-all"
         positives = {side: self._questions(side) if whole_rows else triples for side in SIDES}
         self.batch_size = min(recipe.train.batch, *map(len, positives.values()))
-        self.share = recipe.sampling.share or self.batch_size
+        self.share = recipe.sampling.chunk_size or self.batch_size
         if self.num_negatives == 0:
             self.share = self.batch_size
             self.everyone = torch.arange(graph.num_entities, device=device)[None]
-        self.kind = _type_ranges(graph).to(device) if recipe.sampling.typed else None
+        self.kind = _type_ranges(graph).to(device) if recipe.sampling.same_type else None
         self.relations = torch.arange(graph.num_relations, device=device)
         num_sets = -(-self.batch_size // self.share)
-        alike = not whole_rows and recipe.loss.flattening == 0  # then the weights of both sides are kept once
+        alike = not whole_rows and recipe.loss.query_balance == 0  # then the weights of both sides are kept once
         tails = self._weights(positives["tail"], "tail", recipe.loss)
         heads = tails if alike else self._weights(positives["head"], "head", recipe.loss)
         weights = {"tail": tails, "head": heads}
@@ -85,10 +85,10 @@ class Sampler:
         parts = []
         for part in torch.split(triples, 1 << 24):
             weight = torch.ones(len(part), dtype=torch.float64, device=part.device)  # the same on every device
-            if recipe.weighting:
+            if recipe.subsampling:
                 weight /= (self.known.count(part, "tail") + self.known.count(part, "head") + 6).double().sqrt()
-            if recipe.flattening:
-                weight /= self.known.count(part, side).double().pow(recipe.flattening)
+            if recipe.query_balance:
+                weight /= self.known.count(part, side).double().pow(recipe.query_balance)
             parts.append(weight.float())
         return torch.cat(parts)
 

@@ -252,10 +252,8 @@ class Loop:
         yield from self._steps(stop)
         self.trainer.settle()
         self.checkpoint()
-        if len(self.valid) == 0:
-            self.trainer.end()
-            if self.folder:
-                self.folder.save_model(self.trainer.model)
+        if len(self.valid) == 0 and self.folder:
+            self.folder.save_model(self.trainer.model)
         if self.folder:
             self.folder.load_model(self.trainer.model)
         elif self._best:
@@ -295,10 +293,7 @@ class Loop:
 
     def validate(self) -> None:
         """Rank the validation triples; keep the weights if they are the best so far."""
-        with self.trainer.averaged():
-            self._validate()
-
-    def _validate(self) -> None:
+        self.trainer.settle()
         self.trainer.check_finite()
         ranks = evaluate_triples(self.trainer.model, self.valid, self.trainer.graph.known, given=self.given)
         both = summarise(ranks)["both"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -19,7 +18,6 @@ from pairre.settings.recipe import Recipe
 from pairre.support.device import Aside, Recorded
 from pairre.support.errors import RecipeError, TrainingError
 from pairre.tables.optimizers import make_optimizer, restart_step
-from pairre.training.average import Average
 from pairre.training.losses import LOSSES
 from pairre.training.rule_constraints import follow
 from pairre.training.sampling import SIDES, Sampler
@@ -34,18 +32,17 @@ class Trainer:
         self.graph, self.recipe = graph, recipe
         self.sampler = Sampler(graph, recipe, device)  # first: while it builds its index it needs room of its own
         self.model = build_model(graph, recipe, device)
-        if recipe.loss.relations and not self.model.asks_relations:
-            raise RecipeError(f"loss.relations: {self.model.name} cannot be asked for relations while it trains")
+        if recipe.loss.relation_weight and not self.model.asks_relations:
+            raise RecipeError(f"loss.relation_weight: {self.model.name} cannot be asked for relations while it trains")
         # Two sides that ask the same need not both ask, which is half of the work.
         sides = SIDES if self.model.reciprocal or self.model.directional else SIDES[:1]
-        self._relations = {side: recipe.loss.relations * len(SIDES) / len(sides) for side in sides}
+        self._relations = {side: recipe.loss.relation_weight * len(SIDES) / len(sides) for side in sides}
         self.rules = follow(rules, self.model, graph, recipe) if rules else None
         self.tables = {name: table.detach() for name, table in self.model.named_parameters()}  # what optimisers move
         if self.rules:
             self.tables["relation"] = self.rules.table
         self.optimizers = {name: make_optimizer(table, recipe.train) for name, table in self.tables.items()}
         self._kept = {**self.model.state_dict(), **self.tables}  # what a checkpoint holds of the model
-        self.average = Average(self._kept, recipe.train) if recipe.train.average else None
         self.clock = torch.zeros((), dtype=torch.int64, device=device)
         self.model.clock = self.clock
         self._weights = (
@@ -75,17 +72,13 @@ class Trainer:
             if number == restart:
                 for optimizer in self.optimizers.values():
                     optimizer.restart(self.clock)
-            room = min(end - number, self.average.wait(number)) if self.average else end - number
-            whole = all(step.is_warm for step in self._steps) and number % 2 == 0 and self.block <= room
+            whole = all(step.is_warm for step in self._steps) and number % 2 == 0 and self.block <= end - number
             if whole and not number < restart < number + self.block:
                 self._block()
                 self.progress.step += self.block
             else:
                 self._steps[number % 2]()
                 self.progress.step += 1
-            if self.average and self.average.due(self.progress.step):
-                self.settle()
-                self.average.look(self.progress.step)
 
     def _several(self) -> None:
         """Steps enough that launching them costs the host little."""
@@ -188,26 +181,6 @@ class Trainer:
         if self.rules:
             self.rules.settle()
 
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """The model settled, with the mean of its weights where there is one already."""
-        self.settle()
-        if not (self.average and self.average.looks(self.progress.step)):
-            yield
-            return
-        try:
-            with self.average.instead():
-                self.settle()
-                yield
-        finally:
-            self.settle()  # again what the rules make of the weights
-
-    def end(self) -> None:
-        """Leave the mean of its weights in the model, where they are averaged."""
-        if self.average:
-            self.average.use()
-            self.settle()
-
     def check_finite(self) -> None:
         """Refuse to let weights be stored that are good for nothing."""
         for name, table in self.tables.items():
@@ -220,8 +193,6 @@ class Trainer:
     def tensors(self) -> dict[str, Tensor]:
         """Everything a checkpoint holds: weights and optimiser state, by name."""
         named = {f"model.{name}": value for name, value in self._kept.items()}
-        if self.average:
-            named |= {f"average.{name}": value for name, value in self.average.means.items()}
         for table, optimizer in self.optimizers.items():
             named |= {f"optimizer.{table}.{name}": value for name, value in optimizer.state.items()}
         return named
