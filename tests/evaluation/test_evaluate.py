@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import planted_graph
-from pairre.evaluation.evaluate import bootstrap, evaluate, evaluate_triples, metrics, rank
+from pairre.evaluation import Ranks, bootstrap, evaluate, evaluate_triples, rank, summarise
 from pairre.graph import Graph, Vocabulary
 from pairre.graph.statistics import relation_categories
 from pairre.models import PairRE
@@ -72,7 +72,7 @@ def test_ranks_equal_a_brute_force_ranker(seed, num_entities, num_relations, num
 def test_chunks_of_entities_give_the_same_ranks(graph, quick, monkeypatch):
     model = make_run(graph, quick).model
     whole = evaluate_triples(model, graph.test, graph.known)
-    monkeypatch.setattr(sys.modules[evaluate.__module__], "_QUERIES", {"cpu": 1, "cuda": 1})
+    monkeypatch.setattr(sys.modules[rank.__module__], "_QUERIES", {"cpu": 1, "cuda": 1})
     chunks = PairRE.candidate_chunks
 
     def small(self, *arguments):
@@ -106,13 +106,19 @@ def test_nan_ranks_last_and_is_said(graph, quick, caplog):
         ranks = evaluate_triples(run.model, graph.test, graph.known)
     assert "NaN" in caplog.text
     for side in ("head", "tail"):
-        assert ranks[side].realistic[0] == ranks[side].num_candidates[0]
+        assert ranks[side].values()[0] == ranks[side].num_candidates[0]
     elsewhere = ~((graph.test[:, 0] == h) | (graph.test[:, 2] == h) | (graph.test[:, 0] == t))
-    assert (ranks["tail"].realistic[elsewhere] < ranks["tail"].num_candidates[elsewhere]).any()
+    assert (ranks["tail"].values()[elsewhere] < ranks["tail"].num_candidates[elsewhere]).any()
+
+
+def both_sides(ranks, num_candidates):
+    """The same ranks, without ties, on both sides of as many triples."""
+    side = Ranks(ranks - 1, torch.zeros_like(ranks), torch.full_like(ranks, num_candidates))
+    return {"head": side, "tail": side}
 
 
 def test_metrics_of_known_ranks():
-    found = metrics(torch.tensor([1.0, 2.0, 4.0, 20.0]), torch.tensor([41, 41, 41, 41]))
+    found = summarise(both_sides(torch.tensor([1, 2, 4, 20]), 41))["head"]
     assert found["mr"] == 6.75
     assert found["mrr"] == pytest.approx((1 + 0.5 + 0.25 + 0.05) / 4)
     assert (found["hits_at_1"], found["hits_at_3"], found["hits_at_10"]) == (0.25, 0.5, 0.75)
@@ -120,12 +126,12 @@ def test_metrics_of_known_ranks():
 
 
 def test_interval_holds_the_mean_and_narrows():
-    ranks = torch.from_numpy(np.random.default_rng(0).integers(1, 50, (4000, 2))).double()
-    wide, narrow = bootstrap(ranks[:100]), bootstrap(ranks)
+    ranks = torch.from_numpy(np.random.default_rng(0).integers(1, 50, 4000))
+    wide, narrow = bootstrap(both_sides(ranks[:100], 50)), bootstrap(both_sides(ranks, 50))
     low, high = narrow["mrr"]
-    assert low < ranks.reciprocal().mean() < high
+    assert low < ranks.double().reciprocal().mean() < high
     assert high - low < wide["mrr"][1] - wide["mrr"][0]
-    assert bootstrap(ranks) == narrow
+    assert bootstrap(both_sides(ranks, 50)) == narrow
 
 
 @pytest.mark.parametrize("by", ["relation", "category"])

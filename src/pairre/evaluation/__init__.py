@@ -1,4 +1,44 @@
-"""Ranks and what is made of them: filtered ranking, metrics, breakdowns by side, relation and category.
+"""Filtered ranks of test triples, the metrics made of them, and breakdowns by side, relation and category.
 
-Decided here: the evaluation protocol and every metric.
+The evaluation protocol is decided here (which candidates a triple is ranked among, how ties and NaN count), and every
+metric is declared here, once.
 """
+
+from pairre.evaluation.evaluate import (
+    By,
+    evaluate,
+    summarise_groups,
+    triples_by_category,
+    triples_by_relation,
+)
+from pairre.evaluation.metrics import (
+    BREAKDOWN_METRICS,
+    METRICS,
+    Metric,
+    bootstrap,
+    metric,
+    metric_rows,
+    summarise,
+)
+from pairre.evaluation.ranking import Progress, Ranks, Ties, evaluate_triples, rank, rank_given
+
+__all__ = [
+    "BREAKDOWN_METRICS",
+    "METRICS",
+    "By",
+    "Metric",
+    "Progress",
+    "Ranks",
+    "Ties",
+    "bootstrap",
+    "evaluate",
+    "evaluate_triples",
+    "metric",
+    "metric_rows",
+    "rank",
+    "rank_given",
+    "summarise",
+    "summarise_groups",
+    "triples_by_category",
+    "triples_by_relation",
+]

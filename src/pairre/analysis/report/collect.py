@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from pairre import __version__
 from pairre.analysis.patterns import (
@@ -28,7 +26,9 @@ from pairre.analysis.patterns import (
 from pairre.analysis.patterns.detect import CONFIDENCE, COVERAGE, SUPPORT
 from pairre.analysis.patterns.search import HOLDS, symmetries
 from pairre.analysis.report.entities import Method, entity_map
-from pairre.evaluation.evaluate import bootstrap, evaluate_triples, summarise
+from pairre.evaluation.evaluate import summarise_groups, triples_by_category, triples_by_relation
+from pairre.evaluation.metrics import BREAKDOWN_METRICS, METRICS, bootstrap, summarise
+from pairre.evaluation.ranking import evaluate_triples
 from pairre.graph import Graph, Split
 from pairre.graph.statistics import CATEGORIES, relation_categories, relation_means
 from pairre.runs.folder import Run
@@ -51,6 +51,8 @@ def collect(run: Run, split: Split, method: Method, say: Say) -> dict[str, Any]:
         "categories": CATEGORIES,
         "curves": _curves(run.history),
         "formulas": FORMULAS,
+        "metrics": [{"key": m.key, "label": m.label, "digits": m.digits} for m in METRICS.values()],
+        "breakdown_metrics": list(BREAKDOWN_METRICS),
     }
     if len(graph.split(split)):
         advance = _counted(say, f"ranking the {split} split", 2 * len(graph.split(split)) * graph.num_entities)
@@ -125,26 +127,22 @@ def _curves(history: list[dict[str, Any]]) -> dict[str, list[list[float]]]:
 def _evaluated(
     run: Run, split: Split, advance: Callable[[float], None]
 ) -> tuple[dict[str, Any], dict[str, list[float | None]]]:
-    """Metrics as a whole and by category, and columns of the table of relations, all from one ranking."""
+    """Return the metrics of a split, also by category, and columns of the table of relations, from one ranking."""
     graph, triples = run.graph, run.graph.split(split)
     ranks = evaluate_triples(run.model, triples, graph.known, advance, graph.fixed_candidates(split))
-    relation = triples[:, 1].long()
-    category = np.array(relation_categories(graph))[relation.numpy()]
-    both = torch.stack([ranks[side].realistic for side in ("head", "tail")], 1)
-    by_category = {}
-    for name in CATEGORIES:
-        chosen = torch.from_numpy(category == name)
-        if chosen.any():
-            by_category[name] = {"num_triples": int(chosen.sum()), **summarise(ranks, chosen)}
-    num = torch.bincount(relation, minlength=graph.num_relations).tolist()
-
-    def mean(values: Tensor) -> list[float | None]:
-        sums = torch.bincount(relation, values.double().mean(1), graph.num_relations).tolist()
-        return [total / n if n else None for total, n in zip(sums, num, strict=True)]
-
-    whole = {"split": split, "num_triples": len(triples), **summarise(ranks)}
-    columns = {"ranked": num, "mrr": mean(both.reciprocal()), "hits": mean(both <= 10)}
-    return {**whole, "interval_95": bootstrap(both), "by_category": by_category}, columns
+    evaluation = {
+        "split": split,
+        "num_triples": len(triples),
+        **summarise(ranks),
+        "interval_95": bootstrap(ranks),
+        "by_category": summarise_groups(ranks, triples_by_category(graph, triples)),
+    }
+    by_relation = summarise_groups(ranks, triples_by_relation(graph, triples))
+    groups = [by_relation.get(name) for name in graph.relations.name_list(range(graph.num_relations))]
+    columns: dict[str, list[float | None]] = {"ranked": [group["num_triples"] if group else 0 for group in groups]}
+    for key in BREAKDOWN_METRICS:
+        columns[key] = [group["both"][key] if group else None for group in groups]
+    return evaluation, columns
 
 
 def _metrics_note(evaluation: dict[str, Any]) -> str:

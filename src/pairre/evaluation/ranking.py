@@ -1,0 +1,128 @@
+"""Rank the true entity of test triples among all entities, or among fixed candidates of each triple.
+
+N triples, B queries at a time, E entities, K fixed candidates.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from pairre import kernels
+from pairre.graph import KnownTriples, Side
+from pairre.graph.index import COLUMN
+from pairre.models import Model
+
+log = logging.getLogger("pairre")
+Progress = Callable[[int], None]
+Ties = Literal["realistic", "optimistic", "pessimistic"]
+SIDES: tuple[Side, Side] = ("head", "tail")
+_TIED_ABOVE: dict[Ties, float] = {"optimistic": 0.0, "realistic": 0.5, "pessimistic": 1.0}
+_QUERIES = {"cpu": 1 << 18, "cuda": 1 << 26}  # features of the queries held at a time
+_GIVEN = {"cpu": 1 << 22, "cuda": 1 << 28}  # features of the fixed candidates held at a time
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Counts that decide the rank of the true entity on one side of N triples.
+
+    They are the candidates that score higher, the candidates that tie, and all candidates including the true entity.
+    """
+
+    higher: Tensor  # [N] int64
+    equal: Tensor  # [N] int64
+    num_candidates: Tensor  # [N] int64
+
+    def values(self, ties: Ties = "realistic") -> Tensor:
+        """Return the ranks [N] as doubles.
+
+        Tied candidates are ranked below the true entity (`optimistic`), above it (`pessimistic`), or half of them
+        above it (`realistic`), so that a constant scorer gets the rank in the middle.
+        """
+        return self.higher.double() + 1 + _TIED_ABOVE[ties] * self.equal.double()
+
+    def select(self, chosen: Tensor) -> Ranks:
+        """Return the ranks of the triples at the positions `chosen` [M]."""
+        return Ranks(self.higher[chosen], self.equal[chosen], self.num_candidates[chosen])
+
+    @property
+    def realistic(self) -> Tensor:
+        """The ranks with half of the ties above the true entity."""
+        return self.values("realistic")
+
+
+def rank(model: Model, triples: Tensor, known: KnownTriples, side: Side, progress: Progress | None = None) -> Ranks:
+    """Rank the true entity on `side` of [N, 3] triples among all entities, other known ones left out.
+
+    Scores are counted where they arise: nothing of size queries × entities is stored.
+    """
+    device = model.entity.device
+    triples = triples.to(device, torch.int64)
+    known = known.to(device)
+    own = triples[:, COLUMN[side]]
+    begin, end, members = known.ranges(triples, side)
+    higher, equal = (torch.zeros(len(triples), dtype=torch.int64, device=device) for _ in range(2))
+    true = torch.empty(len(triples), device=device)
+    size = max(1, _QUERIES[device.type] // model.dim)
+    with torch.no_grad():
+        for part, chunks in model.rankings(triples, side, size):
+            relation, query = model.asked(triples[part], side)
+            rows = model.prepared(model.entity_rows(own[part]), model.candidate_side(side), relation)
+            true[part] = model.true_scores(*query, rows)
+            left_out = (begin[part], end[part], members, own[part])
+            for first, rows in chunks():
+                above, ties = model.count_above(*query, rows, true[part], *left_out, first)
+                higher[part] += above
+                equal[part] += ties
+                if progress is not None:
+                    progress(len(above) * len(rows))
+    itself = kernels.backend(device.type).known_mask(known.side(side), *known.pair(triples, side), own[:, None], 1)[
+        :, 0
+    ]
+    num_candidates = model.num_entities - (end - begin) + itself.long()
+    return _ranks(higher, equal, num_candidates, true.isnan())
+
+
+def rank_given(model: Model, triples: Tensor, given: Tensor, side: Side, progress: Progress | None = None) -> Ranks:
+    """Rank the true entity on `side` of [N, 3] triples among itself and its fixed candidates [N, K]."""
+    device = model.entity.device
+    counts, own = [], triples[:, COLUMN[side], None].long()
+    size = max(1, _GIVEN[device.type] // (model.dim * (given.shape[1] + 1)))
+    with torch.no_grad():
+        for start in range(0, len(triples), size):
+            part = slice(start, start + size)
+            candidates = torch.cat([own[part], given[part].long()], 1).to(device)
+            scores = model.score_candidates(triples[part].to(device, torch.int64), side, candidates)
+            true, others = scores[:, :1], scores[:, 1:]
+            counts.append(torch.stack([(others > true).sum(1), (others == true).sum(1), true[:, 0].isnan()]))
+            if progress is not None:
+                progress(len(scores) * model.num_entities)
+    higher, equal, lost = torch.cat(counts, 1)
+    return _ranks(higher, equal, torch.full_like(higher, given.shape[1] + 1), lost.bool())
+
+
+def _ranks(higher: Tensor, equal: Tensor, num_candidates: Tensor, lost: Tensor) -> Ranks:
+    """Return the ranks on the CPU; triples in `lost`, whose true score is NaN, are ranked last."""
+    if num_lost := int(lost.sum()):
+        log.warning("%s of %s true triples score NaN and are ranked last", f"{num_lost:,}", f"{len(lost):,}")
+        higher = torch.where(lost, num_candidates - 1, higher)
+        equal = torch.where(lost, 0, equal)
+    return Ranks(higher.cpu(), equal.cpu(), num_candidates.cpu())
+
+
+def evaluate_triples(
+    model: Model,
+    triples: Tensor,
+    known: KnownTriples,
+    progress: Progress | None = None,
+    given: Mapping[Side, Tensor] | None = None,
+) -> dict[Side, Ranks]:
+    """Rank both sides of [N, 3] triples, among `given` candidates [N, K] of each side or among all entities."""
+    if given:
+        return {side: rank_given(model, triples, given[side], side, progress) for side in SIDES}
+    return {side: rank(model, triples, known, side, progress) for side in SIDES}
