@@ -1,4 +1,7 @@
-"""Results as tables for a terminal: layout, and no computation beyond a mean."""
+"""Lay out results as tables for a terminal.
+
+Nothing is computed here beyond a mean and a standard deviation.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from pairre.evaluation.metrics import BREAKDOWN_METRICS, METRICS
 from pairre.graph.benchmarks import Benchmark
 from pairre.graph.statistics import GraphStatistics
 from pairre.inference.predict import Prediction
@@ -19,15 +23,6 @@ from pairre.rules import KINDS, Rule
 from pairre.studies.reproduce.experiments import Experiment
 from pairre.studies.reproduce.page import HEADER, cells
 from pairre.studies.tune import Tuned
-
-_METRICS = {
-    "mrr": "MRR",
-    "mr": "MR",
-    "hits_at_1": "Hits@1",
-    "hits_at_3": "Hits@3",
-    "hits_at_10": "Hits@10",
-    "amri": "AMRI",
-}
 
 
 def _table(title: str, left: Iterable[str], right: Iterable[str] = ()) -> Table:
@@ -39,61 +34,67 @@ def _table(title: str, left: Iterable[str], right: Iterable[str] = ()) -> Table:
     return table
 
 
-def _number(name: str, value: float) -> str:
-    return f"{value:.1f}" if name == "mr" else f"{value:.4f}"
+def _metric_cells(values: Mapping[str, float]) -> list[str]:
+    """Return a cell for every declared metric; one that `values` lacks, as results of old runs may, stays empty."""
+    return [metric.format(values[key]) if key in values else "" for key, metric in METRICS.items()]
 
 
-def _cells(metrics: dict[str, float]) -> list[str]:
-    return [_number(name, metrics[name]) for name in _METRICS]
+def _metric_labels() -> list[str]:
+    return [metric.label for metric in METRICS.values()]
 
 
 def metrics_table(result: dict[str, Any]) -> Table:
-    """Both sides and each, ties and intervals."""
-    how = result.get("protocol", "filtered")
-    title = f"{result['graph']}, {result['split']}: {result['num_triples']:,} triples, {how}"
-    table = _table(title, [""], _METRICS.values())
-    table.add_row("both sides", *_cells(result["both"]), style="bold")
+    """Return the metrics of both sides and of each, with intervals and both ways to count ties."""
+    protocol = result.get("protocol", "filtered")
+    title = f"{result['graph']}, {result['split']}: {result['num_triples']:,} triples, {protocol}"
+    table = _table(title, [""], _metric_labels())
+    table.add_row("both sides", *_metric_cells(result["both"]), style="bold")
     for i, end in enumerate(("from", "to")):
-        bounds = {name: _number(name, interval[i]) for name, interval in result["interval_95"].items()}
-        table.add_row(f"  95% {end}", *(bounds.get(name, "") for name in _METRICS), style="dim")
-    table.add_row("heads", *_cells(result["head"]))
-    table.add_row("tails", *_cells(result["tail"]))
-    for kind in ("optimistic", "pessimistic"):
-        table.add_row(f"ties {kind}", *_cells(result["ties"][kind]), style="dim")
+        bounds = {key: interval[i] for key, interval in result["interval_95"].items()}
+        table.add_row(f"  95% {end}", *_metric_cells(bounds), style="dim")
+    table.add_row("heads", *_metric_cells(result["head"]))
+    table.add_row("tails", *_metric_cells(result["tail"]))
+    for ties in ("optimistic", "pessimistic"):
+        table.add_row(f"ties {ties}", *_metric_cells(result["ties"][ties]), style="dim")
     return table
 
 
 def seeds_table(results: dict[str, dict[str, Any]]) -> Table:
-    """Both sides of several runs on one graph, with mean and standard deviation."""
-    one = next(iter(results.values()))
-    how = one.get("protocol", "filtered")
-    table = _table(f"{one['graph']}, {one['split']}, {how}: {len(results)} seeds", [""], _METRICS.values())
+    """Return the metrics of several runs on one graph, with their mean and standard deviation."""
+    first = next(iter(results.values()))
+    protocol = first.get("protocol", "filtered")
+    table = _table(f"{first['graph']}, {first['split']}, {protocol}: {len(results)} seeds", [""], _metric_labels())
     for name, result in results.items():
-        table.add_row(name, *_cells(result["both"]))
-    values = {name: [result["both"][name] for result in results.values()] for name in _METRICS}
-    table.add_row("mean", *_cells({name: statistics.mean(v) for name, v in values.items()}), style="bold")
-    table.add_row("std", *_cells({name: statistics.stdev(v) for name, v in values.items()}), style="bold")
+        table.add_row(name, *_metric_cells(result["both"]))
+    values = {key: [result["both"][key] for result in results.values()] for key in first["both"]}
+    for name, statistic in (("mean", statistics.mean), ("std", statistics.stdev)):
+        table.add_row(name, *_metric_cells({key: statistic(v) for key, v in values.items()}), style="bold")
     return table
 
 
 def evaluation_tables(result: dict[str, Any]) -> list[Table]:
-    """The metrics, and a breakdown where there is one."""
+    """Return the table of metrics, followed by a breakdown by relation or category where the result has one."""
     shown = [metrics_table(result)]
     for by in ("relation", "category"):
-        groups = result.get(f"by_{by}")
-        if groups is None:
-            continue
-        table = _table(f"\nby {by}", [by], ["triples", "MRR", "heads", "tails", "Hits@10", "heads", "tails"])
-        order = sorted(groups.items(), key=lambda item: -item[1]["num_triples"]) if by == "relation" else groups.items()
-        for name, group in order:
-            values = [f"{group[s][m]:.4f}" for m in ("mrr", "hits_at_10") for s in ("both", "head", "tail")]
-            table.add_row(name, f"{group['num_triples']:,}", *values)
-        shown.append(table)
+        if f"by_{by}" in result:
+            shown.append(_breakdown_table(by, result[f"by_{by}"]))
     return shown
 
 
+def _breakdown_table(by: str, groups: Mapping[str, dict[str, Any]]) -> Table:
+    metrics = [METRICS[key] for key in BREAKDOWN_METRICS]
+    columns = [column for metric in metrics for column in (metric.label, "heads", "tails")]
+    table = _table(f"\nby {by}", [by], ["triples", *columns])
+    ordered = sorted(groups, key=lambda name: -groups[name]["num_triples"]) if by == "relation" else groups
+    for name in ordered:
+        group = groups[name]
+        cells = [metric.format(group[side][metric.key]) for metric in metrics for side in ("both", "head", "tail")]
+        table.add_row(name, f"{group['num_triples']:,}", *cells)
+    return table
+
+
 def predictions_table(answers: Sequence[Prediction]) -> Table:
-    """Answers in order."""
+    """Return the predictions, best first."""
     table = _table("", ["", "head", "relation", "tail"], ["score"])
     table.add_column("known")
     for a in answers:
@@ -102,7 +103,7 @@ def predictions_table(answers: Sequence[Prediction]) -> Table:
 
 
 def statistics_tables(s: GraphStatistics, most: int = 10) -> list[Table]:
-    """Sizes and faults, categories, the most frequent relations."""
+    """Return three tables: sizes and irregularities, relation categories, and the `most` frequent relations."""
     title = f"{s.name}: {s.num_entities:,} entities, {s.num_relations:,} relations"
     sizes = _table(title, [""], s.num_triples)
     for name, values in (
@@ -128,7 +129,7 @@ def statistics_tables(s: GraphStatistics, most: int = 10) -> list[Table]:
 
 
 def rules_tables(rules: Sequence[Rule], top: int) -> list[Table]:
-    """How many rules there are of each kind, and the first ones."""
+    """Return how many rules there are of each kind, and the first `top` of them."""
     counts = _table(f"{len(rules):,} rules", ["kind"], ["rules"])
     for kind in KINDS:
         counts.add_row(kind, f"{sum(rule.kind == kind for rule in rules):,}")
@@ -141,22 +142,22 @@ def rules_tables(rules: Sequence[Rule], top: int) -> list[Table]:
 
 
 def tuning_table(found: Tuned) -> Table:
-    """The settings of the best trial, and how much each mattered."""
+    """Return the settings of the best trial, and how much each mattered."""
     table = _table(f"best of {found.num_trials} trials", ["key"], ["value", "importance"])
     table.add_row("valid MRR", f"{found.mrr:.4f}", style="bold")
     for name, value in found.settings.items():
-        share = f"{found.importances[name]:.0%}" if name in found.importances else ""
-        table.add_row(name, setting(value), share)
+        importance = f"{found.importances[name]:.0%}" if name in found.importances else ""
+        table.add_row(name, setting(value), importance)
     return table
 
 
 def setting(value: Any) -> str:
-    """A value of a recipe, short."""
+    """Return a recipe value as short text."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def benchmarks_table(benchmarks: Iterable[Benchmark]) -> Table:
-    """Public graphs by name."""
+    """Return the public graphs that can be loaded by name, with their sizes and licences."""
     table = _table("graphs by name", ["name"], ["entities", "relations", "train", "valid", "test"])
     table.add_column("licence", overflow="fold")
     table.add_row("atlas", "bundled: see pairre stats atlas", "", "", "", "", "CC BY 4.0")
@@ -167,7 +168,10 @@ def benchmarks_table(benchmarks: Iterable[Benchmark]) -> Table:
 
 
 def models_table(models: Iterable[type[Model]], sizes: tuple[int, int, int]) -> Table:
-    """Every model, with its parameters for a graph of given sizes and the patterns that it can express."""
+    """Return every model with the patterns that it can express.
+
+    `sizes` are the entities, relations and features for which parameters are counted.
+    """
     num_entities, num_relations, dim = sizes
     title = f"models; parameters for {num_entities:,} entities, {num_relations:,} relations, dim {dim:,}"
     table = _table(title, ["name", "score, and paper"], ["parameters"])
@@ -183,7 +187,7 @@ def models_table(models: Iterable[type[Model]], sizes: tuple[int, int, int]) -> 
 
 
 def recipes_table(purposes: Mapping[str, str]) -> Table:
-    """The recipes by name."""
+    """Return the recipes by name, with their purpose."""
     table = _table("recipes, for --recipe", ["name", "what it is for"])
     table.columns[0].no_wrap = True
     for name, purpose in purposes.items():
@@ -192,7 +196,7 @@ def recipes_table(purposes: Mapping[str, str]) -> Table:
 
 
 def keys_table(keys: Iterable[tuple[str, Field[Any]]]) -> Table:
-    """Every recipe key with its default."""
+    """Return every recipe key with its default and help."""
     table = _table("\nkeys, for a recipe file or --set", ["key", "default", "what it is"])
     for path, declaration in keys:
         table.add_row(path, str(declaration.default), declaration.metadata["help"])
@@ -200,7 +204,7 @@ def keys_table(keys: Iterable[tuple[str, Field[Any]]]) -> Table:
 
 
 def experiments_table(experiments: Iterable[Experiment]) -> Table:
-    """What can be reproduced, and what it takes."""
+    """Return the experiments that can be reproduced, and what each needs."""
     table = _table("Tables and figures of the paper", ["name", "what", "graphs", "seeds", "needs"])
     table.columns[0].no_wrap = True
     for experiment in experiments:
@@ -210,7 +214,7 @@ def experiments_table(experiments: Iterable[Experiment]) -> Table:
 
 
 def reproduction_table(result: dict[str, Any]) -> Table:
-    """Ours beside the published."""
+    """Return the reproduced figures beside the published ones; `result` is `Reproduced.as_dict()`."""
     table = _table(escape(result["title"]), HEADER[:2], HEADER[2:])
     for row in cells(result):
         table.add_row(*map(escape, row))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pairre.analysis.patterns import FORMULAS, KINDS, Kind, Vectors, products
+from pairre.evaluation.metrics import METRICS
 from pairre.support.errors import MissingExtraError
 from pairre.support.files import disk_error, written_whole
 
@@ -93,8 +94,8 @@ def _categories(groups: dict[str, Any]) -> Any:
     place = np.arange(len(groups))
     for shift, side, colour in ((-0.2, "head", _GREY), (0.2, "tail", _COLOUR)):
         hits = [group[side]["hits_at_10"] for group in groups.values()]
-        axis.bar(place + shift, hits, 0.38, color=colour, label=f"{side}s asked for")
-    axis.set(xticks=place, ylabel="Hits@10", ylim=(0, 1))
+        axis.bar(place + shift, hits, 0.38, color=colour, label=f"predicting {side}s")
+    axis.set(xticks=place, ylabel=METRICS["hits_at_10"].label, ylim=(0, 1))
     axis.set_xticklabels([name.replace("-", "-to-") for name in groups])
     axis.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, 1.16), ncols=2)
     return figure

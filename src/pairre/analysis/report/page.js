@@ -1,6 +1,9 @@
 // The sections of the page, from the JSON it carries; drawn with what charts.js has.
 const data = JSON.parse(document.getElementById("data").textContent);
 const names = data.relations.name;
+const METRICS = data.metrics; // [{ key, label, digits }], as pairre.evaluation.metrics declares them
+const LABELS = Object.fromEntries(METRICS.map(({ key, label }) => [key, label]));
+const SIDES = { both: "both sides", head: "predicting heads", tail: "predicting tails" };
 const KINDS = ["symmetry", "inverse", "subrelation", "composition"];
 const SHORT = { symmetry: "sym", inverse: "inv", subrelation: "sub", composition: "comp" };
 const PALETTE = ["#4477cc", "#e08a2b", "#3a9d6e", "#c2527d", "#8a63c9", "#a88b2c", "#2aa3b3", "#b35b4a"];
@@ -71,31 +74,28 @@ function training() {
     .filter(([, points]) => points.length).map(([caption, points]) => lineFigure(`${caption}, by step`, points));
   $("curves").append(...(figures.length ? figures : ["The run kept no log of its training."]));
 }
-const METRICS = [["mrr", "MRR"], ["mr", "MR"], ["hits_at_1", "Hits@1"], ["hits_at_3", "Hits@3"], ["hits_at_10", "Hits@10"], ["amri", "AMRI"]];
-const metric = (key, value) => fixed(value, key === "mr" ? 1 : 4);
 function metrics() {
   const found = data.evaluation;
   if (!found) {
     $("metrics-note").textContent = data.no_evaluation;
     return $("categories").remove();
   }
-  const row = (label, key, className) => ({ className, cells: [left(label), ...METRICS.map(([m]) => metric(m, found[key][m]))] });
-  const bound = (label, i) => ({ cells: [left(label), ...METRICS.map(([m]) => (found.interval_95[m] ? metric(m, found.interval_95[m][i]) : ""))] });
-  $("metrics-table").append(table([{ text: "", className: "text" }, ...METRICS.map(([, label]) => label)], [
-    row("both sides", "both", "strong"), bound("95% from", 0), bound("95% to", 1), row("heads asked for", "head"), row("tails asked for", "tail")]));
+  const row = (side, className) => ({ className, cells: [left(SIDES[side]), ...METRICS.map(({ key, digits }) => fixed(found[side][key], digits))] });
+  const bound = (label, i) => ({ cells: [left(label), ...METRICS.map(({ key, digits }) => (found.interval_95[key] ? fixed(found.interval_95[key][i], digits) : ""))] });
+  $("metrics-table").append(table([{ text: "", className: "text" }, ...METRICS.map(({ label }) => label)], [
+    row("both", "strong"), bound("95% from", 0), bound("95% to", 1), row("head"), row("tail")]));
   $("metrics-note").textContent = data.metrics_note;
   categories(found.by_category);
 }
 function categories(groups) {
   const present = data.categories.filter((c) => groups[c]), words = (c) => c.replace("-", "-to-");
-  const asked = [["both", "both sides"], ["head", "heads asked for"], ["tail", "tails asked for"]];
-  const kinds = [["hits_at_10", "Hits@10"], ["mrr", "MRR"]];
-  const cells = (side) => kinds.flatMap(([m]) => data.categories.map((c) => fixed(groups[c]?.[side][m])));
+  const shown = data.breakdown_metrics;
+  const cells = (side) => shown.flatMap((key) => data.categories.map((c) => fixed(groups[c]?.[side][key])));
   $("categories-table").append(table(
-    [{ text: "", className: "text" }, ...kinds.flatMap(() => data.categories.map(words))],
-    [...asked.map(([side, label], i) => ({ className: i ? "" : "strong", cells: [left(label), ...cells(side)] })),
-      { cells: [left("triples"), ...kinds.flatMap(() => data.categories.map((c) => whole(groups[c]?.num_triples ?? 0)))] }],
-    ["", ...kinds.map(([, label]) => ({ text: label, span: data.categories.length, className: "group" }))]));
+    [{ text: "", className: "text" }, ...shown.flatMap(() => data.categories.map(words))],
+    [...Object.entries(SIDES).map(([side, label]) => ({ className: side === "both" ? "strong" : "", cells: [left(label), ...cells(side)] })),
+      { cells: [left("triples"), ...shown.flatMap(() => data.categories.map((c) => whole(groups[c]?.num_triples ?? 0)))] }],
+    ["", ...shown.map((key) => ({ text: LABELS[key], span: data.categories.length, className: "group" }))]));
   const { picture, up, height } = frame(700, 190, [0, 0], [0, 1]);
   picture.querySelectorAll("text[text-anchor=middle]").forEach((node) => node.remove());
   present.forEach((c, i) => {
@@ -103,11 +103,11 @@ function categories(groups) {
     ["head", "tail"].forEach((side, s) => {
       const value = groups[c][side].hits_at_10, size = Math.min(step / 3, 60);
       picture.append(tip(draw("rect", { class: s ? "bar" : "bar other", x: start + step / 2 - size + s * size, width: size - 2, y: up(value), height: height - up(value) }),
-        `${words(c)}, ${side}s asked for\nHits@10 ${fixed(value)}`));
+        `${words(c)}, ${SIDES[side]}\n${LABELS.hits_at_10} ${fixed(value)}`));
     });
     picture.append(draw("text", { x: start + step / 2, y: 184, "text-anchor": "middle" }, words(c)));
   });
-  $("categories-figure").append(captioned("Hits@10: heads asked for (grey), tails asked for (colour)", picture));
+  $("categories-figure").append(captioned(`${LABELS.hits_at_10}: ${SIDES.head} (grey), ${SIDES.tail} (colour)`, picture));
 }
 
 // --- the table of relations ---
@@ -121,7 +121,7 @@ for (const kind of KINDS) for (const pattern of data.patterns[kind] ?? []) for (
   own.count += 1;
   own.vectors ||= pattern.vectors;
 }
-const COLUMNS = [["name", "relation"], ["category", "category"], ["train", "train"], ["ranked", "ranked"], ["mrr", "MRR"], ["hits", "Hits@10"], ["symmetry", "symmetry"]]
+const COLUMNS = [["name", "relation"], ["category", "category"], ["train", "train"], ["ranked", "ranked"], ...data.breakdown_metrics.map((key) => [key, LABELS[key]]), ["symmetry", "symmetry"]]
   .filter(([key]) => data.relations[key]);
 function relations() {
   const wanted = $("relation-text").value.toLowerCase(), category = $("relation-category").value;
