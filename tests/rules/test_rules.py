@@ -71,7 +71,9 @@ def with_equivalences(rules):
 
 def mined(graph, **options):
     rules = mine(graph, **options)
-    found = {(r.kind, r.body, r.conclusion): (r.confidence, r.pca_confidence, r.support, r.head_coverage) for r in rules}
+    found = {
+        (r.kind, r.body, r.conclusion): (r.confidence, r.pca_confidence, r.support, r.head_coverage) for r in rules
+    }
     assert len(found) == len(rules)
     return found
 
@@ -116,9 +118,13 @@ def test_the_published_rules_of_fb15k(public):
         min_pca_confidence=0.8,
     )
     found = {
-        (r.body, r.conclusion, r.kind != "subrelation"): r.pca_confidence for r in rules if 100 * r.head_coverage <= r.support
+        (r.body, r.conclusion, r.kind != "subrelation"): r.pca_confidence
+        for r in rules
+        if 100 * r.head_coverage <= r.support
     }
-    assert found == {(r.body, r.conclusion, r.kind == "inverse"): pytest.approx(r.confidence, abs=1e-8) for r in published}
+    assert found == {
+        (r.body, r.conclusion, r.kind == "inverse"): pytest.approx(r.confidence, abs=1e-8) for r in published
+    }
 
 
 def test_kinds_order_and_progress():

@@ -11,10 +11,11 @@ import pyarrow as pa
 import torch
 
 from pairre.graph import benchmarks
+from pairre.graph.formats import Layout, TripleColumns, endings, read_triples
 from pairre.graph.graph import SPLITS, Graph, Split
 from pairre.graph.ogb import load_ogb
-from pairre.graph.readers import SUFFIXES, Layout, TripleColumns, read_triples, split_suffix
 from pairre.graph.split import DEFAULT_FRACTIONS, distinct, num_held_out, split_triples
+from pairre.graph.streams import split_ending
 from pairre.graph.vocabulary import Vocabulary
 from pairre.support.errors import GraphError
 
@@ -99,7 +100,7 @@ def _find_split(folder: Path, names: tuple[str, ...]) -> Path | None:
     found = [
         file
         for file in sorted(folder.iterdir())
-        if file.is_file() and file.name.split(".")[0].lower() in names and split_suffix(file)[0] in SUFFIXES
+        if file.is_file() and file.name.split(".")[0].lower() in names and split_ending(file)[0] in endings()
     ]
     if len(found) > 1:
         raise GraphError(f"{folder}: two files for one split: {found[0].name} and {found[1].name}; keep one")

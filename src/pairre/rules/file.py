@@ -14,7 +14,7 @@ from typing import Any, Literal, cast, get_args
 
 import pyarrow as pa
 
-from pairre.graph.readers import read_lines, split_suffix
+from pairre.graph.streams import read_lines, split_ending
 from pairre.support.errors import GraphError, RuleError, suggest
 from pairre.support.files import written_whole
 
@@ -74,7 +74,7 @@ def read_rules(path: str | Path) -> list[Rule]:
     if not path.is_file():
         raise RuleError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
     try:
-        lines = list(read_lines(path, split_suffix(path)[1]))
+        lines = list(read_lines(path))
     except GraphError as error:
         raise RuleError(str(error)) from error
     except OSError as error:
@@ -134,7 +134,7 @@ def _number(cells: Mapping[str, str], column: str, number: type[Any]) -> Any:
 def write_rules(path: str | Path, rules: Iterable[Rule]) -> None:
     """Write a file that `read_rules` reads, whole or not at all; what a rule does not know is left empty."""
     path = Path(path)
-    with written_whole(path) as part, pa.output_stream(str(part), compression=split_suffix(path)[1]) as stream:
+    with written_whole(path) as part, pa.output_stream(str(part), compression=split_ending(path)[1]) as stream:
         stream.write(("\t".join(COLUMNS) + "\n").encode())
         for rule in rules:
             body = json.dumps(rule.body, ensure_ascii=False) if len(rule.body) > 1 else rule.body[0]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pairre.graph import load_graph
-from pairre.graph.readers import read_triples
+from pairre.graph.formats import read_triples
 from pairre.support.errors import GraphError, MissingExtraError
 
 pytest.importorskip("pyoxigraph", reason="RDF needs pairre[rdf]")
@@ -141,7 +141,7 @@ def test_relative_names_do_not_depend_on_where_the_file_lies(tmp_path):
         ("g.jsonld", JSONLD[:-4], "g.jsonld:"),
         ("g.jsonld", '{"@id": "http://a",\n "http://p" {}}', "g.jsonld:2: "),
         ("g.jsonld", '{"@context": "http://far.away/", "@id": "http://a"}', "g.jsonld: "),
-        ("g.nt.gz", NT, "g.nt.gz: cannot be read: it is not what its suffix says"),
+        ("g.nt.gz", NT, "g.nt.gz: cannot be read: it is not what its ending says"),
         ("g.ttl.gz", gzip.compress(TTL.encode() * 50)[:-9], "g.ttl.gz: cannot be read: the compressed file is cut off"),
         ("g.rdf.gz", gzip.compress(XML.encode())[:-9], "g.rdf.gz: cannot be read: the compressed file is cut off"),
         ("g.nt", "", "g.nt: no triples in this file"),

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pairre.graph import readers
-from pairre.graph.readers import Layout, read_triples
+from pairre.graph.formats import Layout, delimited, read_triples
 from pairre.support.errors import GraphError
 
 TRIPLES = [("a", "likes", "b"), ("b", "likes", "c"), ("a", "knows", "c")]
@@ -87,7 +86,7 @@ def test_csv_gives_back_what_a_csv_writer_wrote(tmp_path_factory, rows, block):
     out = io.StringIO(newline="")
     csv.writer(out).writerows(rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(readers, "_BLOCK", block)
+        patch.setattr(delimited, "_BLOCK_SIZE", block)
         path = tmp_path_factory.mktemp("csv") / "g.csv"
         assert read(path, out.getvalue(), header=False, delimiter=",") == rows
 
@@ -170,13 +169,13 @@ def test_names_headers_and_columns(tmp_path, name, data, layout, expected):
             "g.tsv",
             "a\tr\tb\n",
             {"columns": ("1", "2", "4")},
-            "g.tsv:1: column 4 asked for as tail, but the file has 3 columns",
+            "g.tsv:1: column 4 chosen as tail, but the file has 3 columns",
         ),
         (
             "g.tsv",
             "a\tr\tb\n",
             {"columns": ("0", "1", "2")},
-            "g.tsv:1: column 0 asked for as head, but the file has 3 columns",
+            "g.tsv:1: column 0 chosen as head, but the file has 3 columns",
         ),
         ("g.tsv", "a\tr\tb\n", {"columns": ("1", "2", "1")}, "g.tsv:1: --columns 1,2,1 picks a column twice"),
         ("g.tsv", "a\tr\tb\n", {"columns": ("1", "2")}, "--columns 1,2: three columns expected, head,relation,tail"),
@@ -204,14 +203,14 @@ def test_names_headers_and_columns(tmp_path, name, data, layout, expected):
             {"delimiter": "||"},
             "delimiter '||': one ASCII character, no quote or line break, expected",
         ),
-        ("g.tsv.gz", TSV, {}, "not what its suffix says, or damaged (zlib inflate failed"),
-        ("g.tsv.zst", TSV, {}, "not what its suffix says, or damaged (ZSTD decompress failed"),
+        ("g.tsv.gz", TSV, {}, "not what its ending says, or damaged (zlib inflate failed"),
+        ("g.tsv.zst", TSV, {}, "not what its ending says, or damaged (ZSTD decompress failed"),
         ("g.tsv.gz", b"", {}, "g.tsv.gz: the file is empty"),
         ("g.parquet", b"PAR1 but not really PAR1", {}, "g.parquet: not a readable Parquet file: "),
         ("g.parquet", b"", {}, "g.parquet: not a readable Parquet file: "),
-        ("g.docx", "", {}, "g.docx: unknown format '.docx'; known suffixes: .tsv, .txt, .csv, .parquet, .nt"),
-        ("g.tar.gz", "", {}, "g.tar.gz: unknown format '.tar'"),
-        ("triples", "", {}, "triples: unknown format 'triples'"),
+        ("g.docx", "", {}, "g.docx: unknown ending '.docx'; known endings: .tsv, .txt, .csv, .parquet, .nt"),
+        ("g.tar.gz", "", {}, "g.tar.gz: unknown ending '.tar'"),
+        ("triples", "", {}, "triples: unknown ending 'triples'"),
     ],
 )
 def test_a_fault_is_one_line_that_says_where(tmp_path, name, data, layout, message):
@@ -231,7 +230,7 @@ def test_a_fault_is_one_line_that_says_where(tmp_path, name, data, layout, messa
     ],
 )
 def test_a_fault_far_into_a_file_of_many_blocks(tmp_path, monkeypatch, suffix, codec, line, bad, message):
-    monkeypatch.setattr(readers, "_BLOCK", 4096)
+    monkeypatch.setattr(delimited, "_BLOCK_SIZE", 4096)
     lines = [f"entity-{i}§relation§entity-{7 * i}" for i in range(1, 5001)]
     lines[line - 1] = bad
     delimiter = "\t" if suffix == ".tsv" else ","
