@@ -134,7 +134,7 @@ BAD_FILES = {
     "empty": ("g.tsv", b"", ["g.tsv", "empty"]),
     "cut-gzip": ("g.tsv.gz", gzip.compress(b"a\tr\tb\n" * 1000)[:-12], ["g.tsv.gz", "cut off"]),
     "csv-quote": ("g.csv", b'\xef\xbb\xbfa,r,"b\r\nb"\r\n"c, d",r\r\n', ["g.csv:3: 2 columns, expected 3"]),
-    "unknown-format": ("g.docx", b"a", ["g.docx: unknown format '.docx'"]),
+    "unknown-format": ("g.docx", b"a", ["g.docx: unknown ending '.docx'"]),
     "bad-rdf": ("g.nt", b"<http://a> <http://r> <http://b> .\n<http://a> oops\n", ["g.nt:2"]),
     "bad-parquet": ("g.parquet", b"nothing like it", ["g.parquet: not a readable Parquet file"]),
 }
