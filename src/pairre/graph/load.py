@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from pairre.graph import benchmarks
+from pairre.graph.benchmarks import find, load_ogb, locate
 from pairre.graph.formats import Layout, TripleColumns, endings, read_triples
 from pairre.graph.graph import SPLITS, Graph, Split
-from pairre.graph.ogb import load_ogb
 from pairre.graph.split import DEFAULT_FRACTIONS, distinct, num_held_out, split_triples
 from pairre.graph.streams import split_ending
 from pairre.graph.vocabulary import Vocabulary
@@ -61,9 +60,9 @@ def _load(path: Path, layout: Layout, split: tuple[float, float, float], seed: i
     if str(path) == "atlas":
         with resources.as_file(resources.files("pairre.graph") / "atlas" / "atlas.tsv") as file:
             return _from_file(file, "atlas", Layout(header=False), split, seed)
-    benchmark = benchmarks.find(str(path))
+    benchmark = find(str(path))
     if not benchmark.from_ogb:
-        return _from_folder(benchmarks.locate(str(path)), str(path), Layout())
+        return _from_folder(locate(str(path)), str(path), Layout())
     graph = load_ogb(benchmark)
     _warn_of_unseen(graph.name, {s: graph.split(s) for s in SPLITS}, graph.num_entities, graph.num_relations)
     return graph

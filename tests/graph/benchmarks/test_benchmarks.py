@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from pairre.graph import benchmarks
-from pairre.graph.benchmarks import BENCHMARKS, Benchmark, Source, Splits, locate, names
+from pairre.graph.benchmarks import BENCHMARKS, Benchmark, Source, Splits, locate, lookup, names
 from pairre.support.errors import DownloadError, GraphError
 from pairre.support.files import cache_folder
 
@@ -97,7 +96,7 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Make one entry the only benchmark there is."""
 
     def offer(*sources: Source, **changes: Any) -> None:
-        monkeypatch.setattr(benchmarks, "BENCHMARKS", (replace(TOY, sources=sources, **changes),))
+        monkeypatch.setattr(lookup, "BENCHMARKS", (replace(TOY, sources=sources, **changes),))
 
     return offer
 

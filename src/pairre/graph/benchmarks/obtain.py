@@ -1,14 +1,13 @@
-"""A benchmark's name → a folder of its splits: where copies are looked for, and what a download must prove to be kept.
+"""Downloads of benchmarks: fetched, normalised, verified against the published sizes and checksums, then kept.
 
-Looked up in `$PAIRRE_DATA/<name>` (trusted as it is), then in the cache, then fetched. A fetched graph is normalised to
-`head<TAB>relation<TAB>tail` lines, held against the published checksums and counts, and moved into the cache whole.
+A graph is normalised to `head<TAB>relation<TAB>tail` lines. It is written beside its final folder and moved there in
+one step, so that a folder in the cache is always complete.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import tarfile
 import tempfile
 import zipfile
@@ -19,68 +18,22 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from pairre.graph.benchmark_table import BENCHMARKS, Benchmark, Source, Splits
-from pairre.graph.download import fetch
-from pairre.support.errors import DownloadError, GraphError, suggest
-from pairre.support.files import cache_folder
+from pairre.graph.benchmarks.download import fetch
+from pairre.graph.benchmarks.entry import Benchmark, Source, Splits
+from pairre.support.errors import DownloadError
 
-__all__ = ["BENCHMARKS", "Benchmark", "Source", "Splits", "find", "locate", "names"]
-
-Row = tuple[bytes, bytes, bytes]  # head, relation, tail
-
-_SUFFIXES = (".tsv", ".tsv.gz")
+_Row = tuple[bytes, bytes, bytes]  # head, relation, tail
+_ENDINGS = (".tsv", ".tsv.gz")
 _BROKEN_ARCHIVE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, gzip.BadGzipFile, EOFError)
 
 
-def names() -> tuple[str, ...]:
-    """Return the names of all benchmarks, in the order of the table."""
-    return tuple(benchmark.name for benchmark in BENCHMARKS)
+def splits_in(folder: Path) -> list[str]:
+    """Return the names of the splits that a folder holds as text."""
+    return [split for split in Splits._fields if any((folder / f"{split}{end}").is_file() for end in _ENDINGS)]
 
 
-def find(name: str) -> Benchmark:
-    """Return the benchmark of that name, in any case; an unknown one is answered with the nearest and all names."""
-    for benchmark in BENCHMARKS:
-        if benchmark.name == name.lower():
-            return benchmark
-    known = ("atlas", *names())
-    raise GraphError(f"{name}: no graph of that name{suggest(name.lower(), known)}; names: {', '.join(known)}")
-
-
-def locate(name: str, *, cache: Path | None = None) -> Path:
-    """Return a folder with the splits of a benchmark as `train.tsv[.gz]` and so on, fetching it if there is no copy.
-
-    A folder in `$PAIRRE_DATA` without a train split does not count; if the graph cannot be fetched either, the error
-    mentions it, or that there is no such folder. `cache` replaces the cache folder.
-    """
-    benchmark = find(name)
-    passed_over = ""
-    if data := os.environ.get("PAIRRE_DATA"):
-        local = Path(data) / benchmark.name
-        present = _present(local)
-        if "train" in present:
-            return local
-        if present:
-            passed_over = f" ({local} has {' and '.join(present)}, but no train split)"
-        elif not Path(data).is_dir():
-            passed_over = f" (PAIRRE_DATA is {data}, which is no folder)"
-    kept = (cache or cache_folder()) / "graphs" / benchmark.name
-    if "train" in _present(kept):
-        return kept
-    try:
-        _obtain(benchmark, kept)
-    except DownloadError as error:
-        if passed_over:
-            raise DownloadError(f"{error}{passed_over}") from error
-        raise
-    return kept
-
-
-def _present(folder: Path) -> list[str]:
-    return [split for split in Splits._fields if any((folder / f"{split}{end}").is_file() for end in _SUFFIXES)]
-
-
-def _obtain(benchmark: Benchmark, kept: Path) -> None:
-    """Fetch, normalise and verify beside `kept`, then move the folder there in one step."""
+def obtain(benchmark: Benchmark, kept: Path) -> None:
+    """Fetch, normalise and verify the splits of a benchmark, and move them to the folder `kept` in one step."""
     if not benchmark.sources:
         raise DownloadError(
             f"{benchmark.name}: not downloadable, no public address is known; "
@@ -93,7 +46,7 @@ def _obtain(benchmark: Benchmark, kept: Path) -> None:
             try:
                 ready.replace(kept)
             except OSError:
-                if "train" not in _present(kept):  # unless another process was quicker
+                if "train" not in splits_in(kept):  # otherwise another process was faster
                     raise
     except OSError as error:
         advice = "set PAIRRE_CACHE to a folder with room that you may write to, or remove what is in the way"
@@ -118,7 +71,7 @@ def _from_web(benchmark: Benchmark, scratch: Path) -> Path:
 
 
 def _from_source(benchmark: Benchmark, source: Source, ready: Path, fetched: Path) -> None:
-    tally = _Tally(benchmark)
+    writer = _SplitWriter(benchmark)
     if source.archive:
         fetch(source.archive, fetched)
     for split, part in source.parts._asdict().items():
@@ -129,8 +82,8 @@ def _from_source(benchmark: Benchmark, source: Source, ready: Path, fetched: Pat
         else:
             where, opened = part, _plain(part, fetched)
         with opened as lines:
-            tally.write(split, _rows(lines, source, where), ready, where)
-    tally.verify_names(", ".join(source.urls))
+            writer.write(split, _rows(lines, source, where), ready, where)
+    writer.verify_names(", ".join(source.urls))
 
 
 @contextmanager
@@ -142,7 +95,7 @@ def _plain(url: str, fetched: Path) -> Generator[IO[bytes], None, None]:
 
 @contextmanager
 def _member(fetched: Path, url: str, path: str) -> Generator[IO[bytes], None, None]:
-    """Open one named member of an archive for reading; nothing is ever unpacked to a path the archive chose."""
+    """Open one member of an archive for reading; nothing is unpacked to a path that the archive chose."""
     try:
         if tarfile.is_tarfile(fetched):
             with tarfile.open(fetched) as tar:
@@ -162,8 +115,8 @@ def _member(fetched: Path, url: str, path: str) -> Generator[IO[bytes], None, No
         raise DownloadError(f"{url}: not a sound tar or zip archive ({error}); try again") from error
 
 
-def _rows(lines: Iterable[bytes], source: Source, where: str) -> Iterator[Row]:
-    """Yield the triples of a file upstream, whatever its column order, delimiter and line ends."""
+def _rows(lines: Iterable[bytes], source: Source, where: str) -> Iterator[_Row]:
+    """Yield the triples of a published file in the order head, relation, tail."""
     delimiter = source.delimiter.encode()
     head, relation, tail = (source.columns.index(column) for column in "hrt")
     for number, line in enumerate(lines, start=1):
@@ -177,15 +130,15 @@ def _rows(lines: Iterable[bytes], source: Source, where: str) -> Iterator[Row]:
 
 
 @dataclass
-class _Tally:
-    """Writes the splits of one benchmark and counts along, so that a graph is read once and held to its figures."""
+class _SplitWriter:
+    """Writes the splits of one benchmark and verifies counts and checksums in the same pass."""
 
     benchmark: Benchmark
     entities: set[bytes] = field(default_factory=set)
     relations: set[bytes] = field(default_factory=set)
 
-    def write(self, split: str, rows: Iterable[Row], folder: Path, where: str) -> None:
-        """Write `split` as reproducible gzip'd text; a wrong checksum or number of triples is a DownloadError."""
+    def write(self, split: str, rows: Iterable[_Row], folder: Path, where: str) -> None:
+        """Write a split as reproducible gzip text; a wrong checksum or number of triples is a DownloadError."""
         digest, num_triples = hashlib.sha256(), 0
         with (
             (folder / f"{split}.tsv.gz").open("wb") as raw,
@@ -205,7 +158,7 @@ class _Tally:
             self._refuse(f"{split} split with sha256 {known}", digest.hexdigest(), where)
 
     def verify_names(self, where: str) -> None:
-        """Hold the entities and relations seen in all splits together against the published numbers."""
+        """Compare the numbers of distinct entities and relations of all splits with the published numbers."""
         self._expect("entities", self.benchmark.num_entities, len(self.entities), where)
         self._expect("relations", self.benchmark.num_relations, len(self.relations), where)
 

@@ -1,77 +1,11 @@
-"""The public benchmarks as facts: where each lies, whose it is, and what a right copy must contain.
+"""The table of public benchmarks: sources, citations, licences, published sizes and checksums.
 
-Sources are tried in order; the first is the one known to hold the very lines that the checksums were taken from.
-A checksum is that of the normalised text (`head<TAB>relation<TAB>tail`, line feeds), not of the file upstream.
+The first source of a graph is the one whose lines the checksums were computed from.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
-
-class Splits(NamedTuple):
-    """One string for each split, None where there is no such split or nothing is known of it."""
-
-    train: str | None = None
-    valid: str | None = None
-    test: str | None = None
-
-
-_UNKNOWN = Splits()
-
-
-@dataclass(frozen=True)
-class Source:
-    """One place that holds a graph: `parts` are addresses, or member paths inside `archive` (tar or zip)."""
-
-    parts: Splits
-    archive: str | None = None
-    columns: str = "hrt"  # the order of head, relation and tail in a line
-    delimiter: str = "\t"
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """Every address that is fetched."""
-        return (self.archive,) if self.archive else tuple(part for part in self.parts if part)
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """A published graph. Triples are counted as lines, with repetitions; `num_valid` is 0 where none was released."""
-
-    name: str
-    title: str
-    citation: str
-    licence: str
-    num_entities: int
-    num_relations: int
-    num_train: int
-    num_valid: int
-    num_test: int
-    sources: tuple[Source, ...] = ()
-    sha256: Splits = _UNKNOWN
-    from_ogb: bool = False  # read and fetched by the `ogb` package, which knows its own addresses
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """Every address that any source fetches; empty if none is known."""
-        return tuple(url for source in self.sources for url in source.urls)
-
-    @property
-    def num_triples(self) -> dict[str, int]:
-        """The published number of lines of each split that was released."""
-        counts = {"train": self.num_train, "valid": self.num_valid, "test": self.num_test}
-        return {split: count for split, count in counts.items() if count}
-
-
-def _files(folder: str, pattern: str = "{}.txt") -> Source:
-    return Source(Splits(*(f"{folder}/{pattern.format(split)}" for split in Splits._fields)))
-
-
-def _archive(url: str, pattern: str = "{}.txt") -> Source:
-    return Source(Splits(*(pattern.format(split) for split in Splits._fields)), archive=url)
-
+from pairre.graph.benchmarks.entry import Benchmark, Source, Splits
 
 _ROTATE = "https://raw.githubusercontent.com/DeepGraphLearning/KnowledgeGraphEmbedding/master/data"
 _CONVE = "https://github.com/TimDettmers/ConvE/raw/master"
@@ -101,8 +35,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_valid=50_000,
         num_test=59_071,
         sources=(
-            _files(f"{_ROTATE}/FB15k"),
-            _archive(f"{_EVEREST}fb15k.tgz", "FB15k/freebase_mtr100_mte100-{}.txt"),
+            Source.of_files(f"{_ROTATE}/FB15k"),
+            Source.of_archive(f"{_EVEREST}fb15k.tgz", "FB15k/freebase_mtr100_mte100-{}.txt"),
         ),
         sha256=Splits(
             train="f9cdfd2685f6483bd3a499d433919b15d62f0715c6cf18b2ca30c2aa5c47a704",
@@ -120,7 +54,10 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=272_115,
         num_valid=17_535,
         num_test=20_466,
-        sources=(_files(f"{_ROTATE}/FB15k-237"), _archive(f"{_MICROSOFT}/FB15K-237.2.zip", "Release/{}.txt")),
+        sources=(
+            Source.of_files(f"{_ROTATE}/FB15k-237"),
+            Source.of_archive(f"{_MICROSOFT}/FB15K-237.2.zip", "Release/{}.txt"),
+        ),
         sha256=Splits(
             train="61099230e4439f90885ca9767739e31e8e32f54736fa1c35952b27997bc7c08a",
             valid="749cbe9d923bac7b9354da5614ecfed2e0220256d442c3e04a6b303db1f273d9",
@@ -138,8 +75,8 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_valid=5_000,
         num_test=5_000,
         sources=(
-            _files(f"{_ROTATE}/wn18"),
-            _archive(f"{_EVEREST}wordnet-mlj12.tar.gz", "wordnet-mlj12/wordnet-mlj12-{}.txt"),
+            Source.of_files(f"{_ROTATE}/wn18"),
+            Source.of_archive(f"{_EVEREST}wordnet-mlj12.tar.gz", "wordnet-mlj12/wordnet-mlj12-{}.txt"),
         ),
     ),
     Benchmark(
@@ -152,7 +89,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=86_835,
         num_valid=3_034,
         num_test=3_134,
-        sources=(_files(f"{_ROTATE}/wn18rr"), _archive(f"{_CONVE}/WN18RR.tar.gz")),
+        sources=(Source.of_files(f"{_ROTATE}/wn18rr"), Source.of_archive(f"{_CONVE}/WN18RR.tar.gz")),
         sha256=Splits(
             train="038612e783c215ee5f3ca9fbfca27b8d0739be1028fe4ee7c174aecf0b83d5df",
             valid="453ce7202afa58094a04d2b1560ee2b02660f1c260b32ce6651c8ccedd1028ab",
@@ -169,7 +106,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=1_079_040,
         num_valid=5_000,
         num_test=5_000,
-        sources=(_archive(f"{_CONVE}/YAGO3-10.tar.gz"), _files(f"{_ROTATE}/YAGO3-10")),
+        sources=(Source.of_archive(f"{_CONVE}/YAGO3-10.tar.gz"), Source.of_files(f"{_ROTATE}/YAGO3-10")),
     ),
     Benchmark(
         name="db100k",
@@ -181,7 +118,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=597_572,
         num_valid=50_000,
         num_test=50_000,
-        sources=(_files(f"{_NNE_AER}/DB100K", "_{}.txt"),),
+        sources=(Source.of_files(f"{_NNE_AER}/DB100K", "_{}.txt"),),
         sha256=Splits(
             valid="ab1abc4327c4c18ae3b9384be2d876e51eb5dab7b71bfc06ddc42f4a974811da",
             test="99c562445be98a57a1781fba6f09c30346469c96a91c208a74936bfbb2e540b9",
@@ -227,7 +164,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=32_888,
         num_valid=1_827,
         num_test=1_828,
-        sources=(_files(f"{_CODEX}/codex-s"),),
+        sources=(Source.of_files(f"{_CODEX}/codex-s"),),
         sha256=Splits(
             train="64f93b7f314f3936a6f65739721429db3f6a7c8f5a1e1104ec3bb544f7434f59",
             valid="3831c0e57daef03c3a18cdd1a72e370b496f696c5218883d35c7d2ab8a6a772c",
@@ -244,7 +181,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=185_584,
         num_valid=10_310,
         num_test=10_311,
-        sources=(_files(f"{_CODEX}/codex-m"),),
+        sources=(Source.of_files(f"{_CODEX}/codex-m"),),
     ),
     Benchmark(
         name="codex-l",
@@ -256,7 +193,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=551_193,
         num_valid=30_622,
         num_test=30_622,
-        sources=(_files(f"{_CODEX}/codex-l"),),
+        sources=(Source.of_files(f"{_CODEX}/codex-l"),),
     ),
     Benchmark(
         name="dbpedia-music",
@@ -285,7 +222,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=1_592,
         num_valid=199,
         num_test=201,
-        sources=(_files(f"{_PYKEEN}/nations"),),
+        sources=(Source.of_files(f"{_PYKEEN}/nations"),),
         sha256=Splits(
             train="0830fa9da8e5bba2ccdaa45b7bdc9130451ba66b09ff2708f35fccaf82473e57",
             valid="2b337a62e51a2f45c283eac98a70d21b7e0e102136be1539b2a52c652a7b0530",
@@ -302,7 +239,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=5_216,
         num_valid=652,
         num_test=661,
-        sources=(_files(f"{_PYKEEN}/umls"),),
+        sources=(Source.of_files(f"{_PYKEEN}/umls"),),
         sha256=Splits(
             train="873ef4925516b83e7f6f8cc02b4be51d848828710a7f65a956f0ac4a9e452f35",
             valid="025c98f8a4891e2a6582ec5b40ee0d904031edad9c52554522f4b7904820c98e",
@@ -319,7 +256,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=8_544,
         num_valid=1_068,
         num_test=1_074,
-        sources=(_files(f"{_PYKEEN}/kinships"),),
+        sources=(Source.of_files(f"{_PYKEEN}/kinships"),),
         sha256=Splits(
             train="738612111a6acf0e39662bde24c7e72a4d1edf20931beea077da367dda689731",
             valid="c56f8630a583178b1e569f11a64aa535ae1ce0b0912d8b1e24716be2b37f04da",
@@ -336,7 +273,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=1_111,
         num_valid=24,
         num_test=24,
-        sources=(_files(f"{_ROTATE}/countries_S1"),),
+        sources=(Source.of_files(f"{_ROTATE}/countries_S1"),),
         sha256=Splits(
             train="5256bf3fc4181d7e87d819571e3acfa5425fc5af365b9ebe5c113740534ca561",
             valid="f4b27648148a44f87e627140ec3a02ca4c884c32d348591147ca72f1d6fff5b0",
@@ -353,7 +290,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=1_063,
         num_valid=24,
         num_test=24,
-        sources=(_files(f"{_ROTATE}/countries_S2"),),
+        sources=(Source.of_files(f"{_ROTATE}/countries_S2"),),
         sha256=Splits(
             train="84c8f310fa076f902760f0909716b13bc0853a105ab9e0145e4e5135d855f68a",
             valid="f4b27648148a44f87e627140ec3a02ca4c884c32d348591147ca72f1d6fff5b0",
@@ -370,7 +307,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
         num_train=985,
         num_valid=24,
         num_test=24,
-        sources=(_files(f"{_ROTATE}/countries_S3"),),
+        sources=(Source.of_files(f"{_ROTATE}/countries_S3"),),
         sha256=Splits(
             train="80a8e3a26aff58b78fd5a453ec2a37591466bad621df8d05185f26763b663a0c",
             valid="f4b27648148a44f87e627140ec3a02ca4c884c32d348591147ca72f1d6fff5b0",

@@ -15,8 +15,8 @@ from pairre.evaluation.evaluate import rank_given
 from pairre.graph import SPLITS
 from pairre.graph.benchmarks import find
 from pairre.models import MODELS, PairRE
-from pairre.runs.folder import Run
-from pairre.settings.recipe import from_values, load_recipe, override
+from pairre.runs import Run
+from pairre.settings import from_values, load_recipe, override
 from pairre.support.errors import DownloadError, GraphError, MissingExtraError, RecipeError
 from pairre.training.sampling import Sampler
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pairre.graph.download import fetch
+from pairre.graph.benchmarks.download import fetch
 from pairre.support.errors import DownloadError
 
 BODY = b"head\trelation\ttail\n" * 1000

@@ -1,4 +1,4 @@
-"""One address → one file: what counts as a finished transfer, and what is said when it is not."""
+"""Download of one URL to one file, complete or not at all."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _AGAIN = "try again, or point PAIRRE_DATA at a folder with a copy"
 def fetch(
     url: str, target: Path, *, expected_bytes: int | None = None, progress: bool = True, timeout: float = 30.0
 ) -> None:
-    """Fetch `url` into `target`, all of it or nothing.
+    """Download `url` to the file `target`, completely or not at all.
 
-    The bytes go to `target` + ".part" first and are moved when as many have come as the server announced, and as
-    `expected_bytes` says if that is given. `timeout` is the longest silence that is borne, in seconds. The progress bar
-    is drawn on a terminal only. Every failure is a DownloadError of one line, and leaves no file behind.
+    The bytes are written to `target` + ".part" and moved when their number is the one that the server announced and, if
+    it is passed, `expected_bytes`. `timeout` is the longest time without data, in seconds. A progress bar is drawn on a
+    terminal only. Every failure is a DownloadError of one line and leaves no file behind.
     """
     if urlsplit(url).scheme not in {"http", "https"}:
         raise DownloadError(f"{url}: not a web address; expected http:// or https://")
@@ -45,7 +45,7 @@ def fetch(
 
 
 def _receive(url: str, expected_bytes: int | None, draw: bool, timeout: float) -> Generator[bytes, None, None]:
-    """Yield the body of `url`; whatever the network does wrong becomes a DownloadError here."""
+    """Yield the body of `url` in chunks; every network failure is raised as a DownloadError."""
     request = urllib.request.Request(url, headers={"User-Agent": "pairre"})
     received = 0
     try:
