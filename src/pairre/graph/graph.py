@@ -1,4 +1,4 @@
-"""The graph in memory: two vocabularies and three splits of id triples; with some, types and given candidates."""
+"""A graph in memory: two vocabularies, three splits of id triples and, for some benchmarks, types and candidates."""
 
 from __future__ import annotations
 
@@ -37,31 +37,34 @@ class Graph:
     valid: Tensor
     test: Tensor
     _: KW_ONLY
-    candidates: dict[str, Tensor] = field(default_factory=dict)  # `valid.head` → int32 [N, K]: see `fixed_candidates`
-    types: dict[str, int] = field(default_factory=dict)  # entity type → its first id; the next begins where it ends
+    candidates: dict[str, Tensor] = field(default_factory=dict)  # "valid.head" → int32 [N, K]
+    types: dict[str, int] = field(default_factory=dict)  # entity type → its first id, in ascending order
 
     @property
     def num_entities(self) -> int:
-        """How many entities there are in all splits together."""
+        """The number of entities of all splits."""
         return len(self.entities)
 
     @property
     def num_relations(self) -> int:
-        """How many relations there are in all splits together."""
+        """The number of relations of all splits."""
         return len(self.relations)
 
     def split(self, name: Split) -> Tensor:
-        """One split by name."""
+        """Return the triples of a split, int32 [N, 3]."""
         triples: Tensor = getattr(self, name)
         return triples
 
     def fixed_candidates(self, split: Split) -> dict[Side, Tensor]:
-        """The candidates that a benchmark gives each triple of a split, by side; nothing where it gives none."""
+        """Return the candidates that a benchmark prescribes for each triple of a split, int32 [N, K] by side.
+
+        The result is empty if the benchmark prescribes none, so that all entities are candidates.
+        """
         sides: tuple[Side, ...] = ("head", "tail")
         return {side: self.candidates[f"{split}.{side}"] for side in sides if f"{split}.{side}" in self.candidates}
 
     def without_test(self) -> Graph:
-        """The same graph before anyone has seen its test split: what settings are chosen on."""
+        """Return the graph with an empty test split, so that a search for settings cannot use it."""
         kept = {name: ids for name, ids in self.candidates.items() if not name.startswith("test.")}
         return replace(self, test=self.test[:0], candidates=kept)
 
@@ -71,16 +74,16 @@ class Graph:
 
     @cached_property
     def known(self) -> KnownTriples:
-        """Every triple of every split: what a filtered rank leaves out."""
+        """The index of the triples of all splits, which a filtered rank leaves out."""
         return KnownTriples(torch.cat([self.split(s) for s in SPLITS]), self.num_entities, self.num_relations)
 
     @cached_property
     def known_train(self) -> KnownTriples:
-        """The triples of train alone: what training may know."""
+        """The index of the triples of train, which is all that training may use."""
         return KnownTriples(self.train, self.num_entities, self.num_relations)
 
     def names(self, triples: Tensor) -> Iterator[tuple[str, str, str]]:
-        """Id triples as named ones."""
+        """Yield the names of head, relation and tail of id triples."""
         head, relation, tail = triples.T.tolist()
         yield from zip(
             self.entities.name_list(head),
@@ -91,10 +94,10 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal exactly when names, ids and splits are equal: a run is resumed on its own graph only."""
+        """A hash of names, ids and splits; a run can only be resumed on a graph with the same fingerprint."""
         digest = hashlib.sha256()
         for vocabulary in (self.entities, self.relations):
-            digest.update(f"{vocabulary.kind} {len(vocabulary)} ".encode())
+            digest.update(f"{vocabulary.item} {len(vocabulary)} ".encode())
             digest.update(pc.binary_length(vocabulary.names).to_numpy().tobytes())
             for start in range(0, len(vocabulary), 1 << 16):
                 digest.update("".join(vocabulary.names.slice(start, 1 << 16).to_pylist()).encode())
@@ -108,7 +111,7 @@ class Graph:
         return digest.hexdigest()
 
     def save(self, folder: Path) -> None:
-        """Write vocabularies and splits as Parquet."""
+        """Write vocabularies and splits as Parquet, and candidates and types if there are any, to a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         self.entities.save(folder / "entities.parquet")
         self.relations.save(folder / "relations.parquet")
@@ -123,7 +126,7 @@ class Graph:
 
     @classmethod
     def load(cls, folder: Path, name: str) -> Graph:
-        """Read a folder written by `save`."""
+        """Return the graph that `save` wrote to a folder."""
         splits = []
         for split in SPLITS:
             table = pq.read_table(folder / f"{split}.parquet")
@@ -137,6 +140,6 @@ class Graph:
             entities,
             relations,
             *splits,
-            candidates=load_file(tensors) if tensors.exists() else {},  # mapped into memory, read when looked at
+            candidates=load_file(tensors) if tensors.exists() else {},  # memory-mapped, so read on demand
             types=json.loads(types.read_text(encoding="utf-8")) if types.exists() else {},
         )

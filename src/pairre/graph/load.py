@@ -1,4 +1,4 @@
-"""What `GRAPH` may be: a file of triples, a folder of splits, or a name; all end as one `Graph`."""
+"""Load a graph from a file of triples, a folder of splits, the folder of a run, or a name."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def load_graph(
     split: tuple[float, float, float] = DEFAULT_FRACTIONS,
     seed: int = 0,
 ) -> Graph:
-    """Load a graph from a file of triples, a folder with train/valid/test, or a name such as `atlas` or `fb15k-237`.
+    """Return the graph of a file of triples, of a folder with train/valid/test, or of a name.
 
-    `columns` picks head, relation and tail by name or by number from 1; `header` and `delimiter` are found out from the
-    file when not given. A single file is split by `seed` into the shares `split`.
+    A name is `atlas`, the bundled graph, or a public benchmark such as `fb15k-237`. `columns` selects head, relation
+    and tail by title or by number from 1; `header` and `delimiter` are detected if they are None. A single file is
+    split at random into the fractions `split` by `seed`.
     """
     layout = Layout(columns, header, delimiter)
     path = Path(source)
@@ -64,22 +65,22 @@ def _load(path: Path, layout: Layout, split: tuple[float, float, float], seed: i
     if not benchmark.from_ogb:
         return _from_folder(locate(str(path)), str(path), Layout())
     graph = load_ogb(benchmark)
-    _warn_of_unseen(graph.name, {s: graph.split(s) for s in SPLITS}, graph.num_entities, graph.num_relations)
+    _warn_of_unseen(graph)
     return graph
 
 
 def _from_file(path: Path, name: str, layout: Layout, fractions: tuple[float, float, float], seed: int) -> Graph:
-    entities, relations, encoded = _encode({"all": read_triples(path, layout)}, path)
-    triples = distinct(encoded["all"], len(entities), len(relations))
-    if num_repeated := len(encoded["all"]) - len(triples):
+    entities, relations, (every_triple,) = _encode([read_triples(path, layout)], path)
+    triples = distinct(every_triple, len(entities), len(relations))
+    if num_repeated := len(every_triple) - len(triples):
         log.warning("%s: %s repeated triples left out before splitting", path, f"{num_repeated:,}")
     splits = split_triples(triples, len(entities), len(relations), fractions, seed)
-    asked = sum(num_held_out(len(triples), fractions))
-    held = len(splits["valid"]) + len(splits["test"])
-    if held < asked:
+    num_wanted = sum(num_held_out(len(triples), fractions))
+    num_found = len(splits["valid"]) + len(splits["test"])
+    if num_found < num_wanted:
         log.warning(
             "%s: %s triples held out instead of %s, so that train has every entity and relation",
-            *(path, f"{held:,}", f"{asked:,}"),
+            *(path, f"{num_found:,}", f"{num_wanted:,}"),
         )
     return Graph(name, entities, relations, *(torch.from_numpy(splits[s]) for s in SPLITS))
 
@@ -88,14 +89,16 @@ def _from_folder(folder: Path, name: str, layout: Layout) -> Graph:
     files = {split: _find_split(folder, names) for split, names in _SPLIT_NAMES.items()}
     if files["train"] is None:
         raise GraphError(f"{folder}: no train file in this folder (train.tsv, train.csv, train.nt.gz, …)")
-    found = {split: file for split, file in files.items() if file is not None}
-    entities, relations, encoded = _encode({s: read_triples(f, layout) for s, f in found.items()}, folder)
-    splits = {s: torch.from_numpy(encoded.get(s, np.empty((0, 3), np.int32))) for s in SPLITS}
-    _warn_of_unseen(name, splits, len(entities), len(relations))
-    return Graph(name, entities, relations, *(splits[s] for s in SPLITS))
+    present = {split: file for split, file in files.items() if file is not None}
+    entities, relations, encoded = _encode([read_triples(file, layout) for file in present.values()], folder)
+    splits = dict.fromkeys(SPLITS, np.empty((0, 3), np.int32)) | dict(zip(present, encoded, strict=True))
+    graph = Graph(name, entities, relations, *(torch.from_numpy(splits[s]) for s in SPLITS))
+    _warn_of_unseen(graph)
+    return graph
 
 
 def _find_split(folder: Path, names: tuple[str, ...]) -> Path | None:
+    """Return the file of a split in a folder, or None."""
     found = [
         file
         for file in sorted(folder.iterdir())
@@ -106,40 +109,37 @@ def _find_split(folder: Path, names: tuple[str, ...]) -> Path | None:
     return found[0] if found else None
 
 
-def _warn_of_unseen(name: str, splits: dict[Split, torch.Tensor], num_entities: int, num_relations: int) -> None:
-    seen_entity, seen_relation = (
-        torch.zeros(num_entities, dtype=torch.bool),
-        torch.zeros(num_relations, dtype=torch.bool),
-    )
-    seen_entity[splits["train"][:, [0, 2]].flatten().long()] = True
-    seen_relation[splits["train"][:, 1].long()] = True
-    for split in ("valid", "test"):
-        triples = splits[split].long()
-        unseen = ~(seen_entity[triples[:, 0]] & seen_entity[triples[:, 2]] & seen_relation[triples[:, 1]])
-        if num_unseen := int(unseen.sum()):
+def _warn_of_unseen(graph: Graph) -> None:
+    """Log how many held-out triples have an entity or a relation that does not occur in train."""
+    in_train_entity = torch.zeros(graph.num_entities, dtype=torch.bool)
+    in_train_entity[graph.train[:, [0, 2]].flatten().long()] = True
+    in_train_relation = torch.zeros(graph.num_relations, dtype=torch.bool)
+    in_train_relation[graph.train[:, 1].long()] = True
+    for split, triples in (("valid", graph.valid.long()), ("test", graph.test.long())):
+        head, relation, tail = triples.T
+        num_unseen = int((~(in_train_entity[head] & in_train_entity[tail] & in_train_relation[relation])).sum())
+        if num_unseen:
             log.warning(
                 "%s: %s of %s %s triples have an entity or relation that train never shows; kept, but scored by guess",
-                *(name, f"{num_unseen:,}", f"{len(triples):,}", split),
+                *(graph.name, f"{num_unseen:,}", f"{len(triples):,}", split),
             )
 
 
-def _encode(files: dict[str, TripleColumns], path: Path) -> tuple[Vocabulary, Vocabulary, dict[str, np.ndarray]]:
-    """Names → dense ids, in order of first sight."""
-    if num_literals := sum(f.num_literals for f in files.values()):
+def _encode(files: list[TripleColumns], path: Path) -> tuple[Vocabulary, Vocabulary, list[np.ndarray]]:
+    """Return the vocabularies of all files and the id triples of each; ids follow the order of first appearance."""
+    if num_literals := sum(file.num_literals for file in files):
         log.warning(
             "%s: %s triples with a literal skipped (only links between entities are learnt)", path, f"{num_literals:,}"
         )
-    ends = [column for file in files.values() for column in (file.head, file.tail)]
-    entities, entity_ids = _unify(ends, "entity")
-    relations, relation_ids = _unify([file.relation for file in files.values()], "relation")
-    encoded = {}
-    for i, split in enumerate(files):
-        encoded[split] = np.stack([entity_ids[2 * i], relation_ids[i], entity_ids[2 * i + 1]], axis=1)
-    return entities, relations, encoded
+    entities, entity_ids = _unify([column for file in files for column in (file.head, file.tail)], "entity")
+    relations, relation_ids = _unify([file.relation for file in files], "relation")
+    members = zip(entity_ids[::2], relation_ids, entity_ids[1::2], strict=True)
+    return entities, relations, [np.stack(ids, axis=1) for ids in members]
 
 
-def _unify(columns: list[pa.ChunkedArray], kind: str) -> tuple[Vocabulary, list[np.ndarray]]:
+def _unify(columns: list[pa.ChunkedArray], item: str) -> tuple[Vocabulary, list[np.ndarray]]:
+    """Return one vocabulary for several encoded columns, and the ids of each column in it."""
     merged = pa.chunked_array([chunk for c in columns for chunk in c.chunks]).unify_dictionaries()
     ids = np.concatenate([chunk.indices.to_numpy() for chunk in merged.chunks])
     names = merged.chunk(0).dictionary
-    return Vocabulary(names, kind), np.split(ids, np.cumsum([len(c) for c in columns])[:-1])
+    return Vocabulary(names, item), np.split(ids, np.cumsum([len(c) for c in columns])[:-1])

@@ -1,23 +1,25 @@
-"""What a graph is like: sizes, faults and relation categories, counted once for `stats`, evaluation and reports."""
+"""Statistics of a graph: sizes, repeated and shared triples, unseen names, and the categories of relations."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pairre.graph.graph import SPLITS, Graph
+from pairre.graph.graph import SPLITS, Graph, Split
 from pairre.graph.split import distinct
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
-MANY = 1.5  # from here up, a side of a relation counts as "N"
+MANY = 1.5  # mean number of entities from which a side of a relation counts as "N"
 
 
 @dataclass(frozen=True)
 class RelationStatistics:
-    """One relation over train."""
+    """The statistics of one relation in train."""
 
     name: str
     num_triples: int
@@ -28,7 +30,7 @@ class RelationStatistics:
 
 @dataclass(frozen=True)
 class GraphStatistics:
-    """Everything `pairre stats` shows; `as_dict` is its JSON."""
+    """The statistics that `pairre stats` shows."""
 
     name: str
     num_entities: int
@@ -42,12 +44,15 @@ class GraphStatistics:
     relations: list[RelationStatistics]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values that JSON can represent."""
         return asdict(self)
 
 
 def relation_means(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
-    """For each relation: distinct train triples, tails per head, heads per tail (0 where it never occurs in train)."""
+    """Return distinct train triples, tails per head and heads per tail of each relation, [R] each.
+
+    All three are 0 for a relation that does not occur in train.
+    """
     triples = torch.from_numpy(distinct(graph.train.numpy(), graph.num_entities, graph.num_relations)).long()
     num = torch.bincount(triples[:, 1], minlength=graph.num_relations)
     means = []
@@ -59,7 +64,7 @@ def relation_means(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def relation_categories(graph: Graph) -> list[str]:
-    """The category of each relation, by id: the first letter is the head side, as in "1-N" (one head, many tails)."""
+    """Return the category of each relation by id; "1-N" means one head and many tails."""
     _, tails_per_head, heads_per_tail = relation_means(graph)
     return [
         f"{'N' if heads >= MANY else '1'}-{'N' if tails >= MANY else '1'}"
@@ -68,46 +73,50 @@ def relation_categories(graph: Graph) -> list[str]:
 
 
 def graph_statistics(graph: Graph) -> GraphStatistics:
-    """Count everything."""
-    num_entities, num_relations = graph.num_entities, graph.num_relations
-    unique = {s: distinct(graph.split(s).numpy(), num_entities, num_relations) for s in SPLITS}
-    shared = {}
-    for i, one in enumerate(SPLITS):
-        for other in SPLITS[i + 1 :]:
-            both = torch.cat([torch.from_numpy(unique[one]), torch.from_numpy(unique[other])]).numpy()
-            shared[f"{one}-{other}"] = len(both) - len(distinct(both, num_entities, num_relations))
-    train_entities = torch.unique(graph.train[:, [0, 2]])
-    train_relations = torch.unique(graph.train[:, 1])
-    unseen_entities, unseen_relations = {}, {}
-    for split in ("valid", "test"):
-        triples = graph.split(split)
-        unseen_entities[split] = int((~torch.isin(torch.unique(triples[:, [0, 2]]), train_entities)).sum())
-        unseen_relations[split] = int((~torch.isin(torch.unique(triples[:, 1]), train_relations)).sum())
-
-    num, tails_per_head, heads_per_tail = relation_means(graph)
-    names = relation_categories(graph)
-    relations = [
-        RelationStatistics(
-            graph.relations[i], int(num[i]), float(tails_per_head[i]), float(heads_per_tail[i]), names[i]
-        )
-        for i in num.argsort(descending=True, stable=True).tolist()
-    ]
-    categories = {
-        c: {
-            "relations": sum(r.category == c for r in relations),
-            "triples": sum(r.num_triples for r in relations if r.category == c),
-        }
-        for c in CATEGORIES
-    }
+    """Return the statistics of a graph; relations are sorted by their number of triples in train."""
+    unique = {split: distinct(graph.split(split).numpy(), graph.num_entities, graph.num_relations) for split in SPLITS}
+    train_entities, train_relations = torch.unique(graph.train[:, [0, 2]]), torch.unique(graph.train[:, 1])
+    held_out: tuple[Split, ...] = ("valid", "test")
+    relations = _relation_statistics(graph)
     return GraphStatistics(
         name=graph.name,
-        num_entities=num_entities,
-        num_relations=num_relations,
-        num_triples={s: len(graph.split(s)) for s in SPLITS},
-        num_duplicates={s: len(graph.split(s)) - len(unique[s]) for s in SPLITS},
-        num_shared=shared,
-        num_unseen_entities=unseen_entities,
-        num_unseen_relations=unseen_relations,
-        categories=categories,
+        num_entities=graph.num_entities,
+        num_relations=graph.num_relations,
+        num_triples={split: len(graph.split(split)) for split in SPLITS},
+        num_duplicates={split: len(graph.split(split)) - len(unique[split]) for split in SPLITS},
+        num_shared={
+            f"{one}-{other}": _num_shared(graph, unique[one], unique[other]) for one, other in combinations(SPLITS, 2)
+        },
+        num_unseen_entities={s: _num_unseen(graph.split(s)[:, [0, 2]], train_entities) for s in held_out},
+        num_unseen_relations={s: _num_unseen(graph.split(s)[:, 1], train_relations) for s in held_out},
+        categories={
+            category: {
+                "relations": sum(r.category == category for r in relations),
+                "triples": sum(r.num_triples for r in relations if r.category == category),
+            }
+            for category in CATEGORIES
+        },
         relations=relations,
     )
+
+
+def _num_shared(graph: Graph, one: np.ndarray, other: np.ndarray) -> int:
+    """Return how many triples two sets of distinct triples have in common."""
+    both = np.concatenate([one, other])
+    return len(both) - len(distinct(both, graph.num_entities, graph.num_relations))
+
+
+def _num_unseen(ids: Tensor, seen: Tensor) -> int:
+    """Return how many distinct ids are not among the seen ones."""
+    return int((~torch.isin(torch.unique(ids), seen)).sum())
+
+
+def _relation_statistics(graph: Graph) -> list[RelationStatistics]:
+    num_triples, tails_per_head, heads_per_tail = relation_means(graph)
+    categories = relation_categories(graph)
+    return [
+        RelationStatistics(
+            graph.relations[i], int(num_triples[i]), float(tails_per_head[i]), float(heads_per_tail[i]), categories[i]
+        )
+        for i in num_triples.argsort(descending=True, stable=True).tolist()
+    ]
