@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from pairre.models import MODELS
-from pairre.settings.recipe import (
+from pairre.models import models
+from pairre.settings import (
     Recipe,
     default_recipe,
     from_values,
+    graph_recipes,
     keys,
     load_recipe,
+    load_stored_recipe,
     override,
-    recipe_names,
-    recipe_purposes,
+    presets,
     resolve,
 )
 from pairre.support.errors import RecipeError
@@ -81,10 +82,10 @@ def test_files_are_named_in_errors(tmp_path):
         from_values({"train": 3})
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", [*graph_recipes(), *presets()])
 def test_shipped_recipes_load(name):
     recipe = load_recipe(name)
-    assert recipe.model.name in {model.name for model in MODELS}
+    assert recipe.model.name in {model.name for model in models()}
 
 
 @pytest.mark.parametrize("name", ["umls", "sports"])
@@ -92,7 +93,7 @@ def test_recipes_are_the_best_of_the_search_that_is_on_record(name):
     files = sorted((Path(__file__).parents[2] / "docs" / "results").glob("small-graphs-*.json"))
     record = json.loads(files[-1].read_text(encoding="utf-8"))["graphs"][name]
     assert record["best"] == max(record["search"], key=lambda entry: entry["valid_mrr"])
-    assert from_values(record["recipe"]) == load_recipe(name)
+    assert from_values(record["recipe"], stored=True) == load_recipe(name)
     assert record["met"]
 
 
@@ -134,14 +135,101 @@ def test_every_model_has_the_recipe_that_was_measured():
     files = sorted((Path(__file__).parents[2] / "docs" / "results").glob("models-small-*.json"))
     measured = [row for file in files for row in json.loads(file.read_text(encoding="utf-8"))["models"]]
     rows = {row["model"]: row for row in measured}  # the newest of each
-    assert set(rows) == {model.name for model in MODELS}
+    assert set(rows) == {model.name for model in models()}
     for name, row in rows.items():
-        assert load_recipe(name) == from_values(row["recipe"])
+        assert load_recipe(f"small/{name}") == from_values(row["recipe"], stored=True)
         best = max(row["search"], key=lambda entry: entry["mean"])
         assert row["recipe"] == best["settings"]
 
 
 def test_every_recipe_says_what_it_is_for(call):
-    purposes = recipe_purposes()
+    purposes = graph_recipes() | presets()
     assert all(len(purpose) > 20 for purpose in purposes.values())
     assert "FB15k with the settings published" in call("recipes")[1]
+
+
+def test_presets_and_recipes_have_names_apart():
+    assert all("/" in name for name in presets())
+    assert not any("/" in name for name in graph_recipes())
+    assert load_recipe("fb15k-237/complex-margin").model.name == "complex"
+    assert load_recipe("small/simple+").model.name == "simple+"
+
+
+def test_an_earlier_name_of_a_preset_is_understood(caplog):
+    assert load_recipe("fb15k-237-complex") == load_recipe("fb15k-237/complex")
+    assert caplog.messages == ["recipe fb15k-237-complex is now fb15k-237/complex"]
+
+
+def test_the_name_of_a_model_is_no_recipe():
+    with pytest.raises(RecipeError, match=r"^pairre: a model, not a recipe; write small/pairre, or --set model.name="):
+        load_recipe("pairre")
+    with pytest.raises(RecipeError, match=r"write fb15k-237/complex or small/complex"):
+        load_recipe("complex")
+    with pytest.raises(RecipeError, match=r"did you mean 'small/complex'\?; names: codex-s, .*small/MODEL"):
+        load_recipe("smal/complex")
+
+
+OLD = """
+[model]
+unit = true
+[loss]
+relations = 0.5
+weighting = false
+flattening = 0.25
+[sampling]
+share = 1
+typed = true
+[train]
+average = 0.0
+rows = "touched"
+"""
+CHANGES = ["model.unit_norm=true", "loss.relation_weight=0.5", "loss.subsampling=false", "loss.query_balance=0.25"]
+CHANGES += ["sampling.chunk_size=1", "sampling.same_type=true", "train.update_rows=touched"]
+
+
+def test_earlier_names_of_keys_are_understood(tmp_path, caplog):
+    file = tmp_path / "old.toml"
+    file.write_text(OLD, encoding="utf-8")
+    assert load_stored_recipe(file) == override(Recipe(), CHANGES)
+    assert caplog.messages == [], "nobody edits the recipe of a run folder"
+    assert load_recipe(file) == override(Recipe(), CHANGES)
+    assert len(caplog.messages) == len(CHANGES)
+    caplog.clear()
+    assert override(Recipe(), ["loss.flattening=0.5"]).loss.query_balance == 0.5
+    assert caplog.messages == ["loss.flattening is now loss.query_balance"]
+    with pytest.raises(RecipeError, match=r"train\.average: removed; .*train\.schedule=linear"):
+        override(Recipe(), ["train.average=0.5"])
+
+
+def test_a_stored_recipe_may_name_a_loss_that_is_not_loaded(graph, tmp_path):
+    file = tmp_path / "recipe.toml"
+    file.write_text('[loss]\nname = "of-a-plug-in"\n', encoding="utf-8")
+    recipe = load_stored_recipe(file)
+    for refused in (lambda: load_recipe(file), lambda: resolve(graph, recipe)):
+        with pytest.raises(RecipeError, match=r"loss\.name: 'of-a-plug-in' is not one of self-adversarial, "):
+            refused()
+
+
+def test_a_stored_recipe_names_the_model_that_is_not_loaded(tmp_path):
+    file = tmp_path / "recipe.toml"
+    file.write_text('[model]\nname = "mine"\n', encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"uses the model 'mine', which no loaded module defines; .* --plugin"):
+        load_stored_recipe(file)
+
+
+@pytest.mark.parametrize(
+    ("settings", "rules", "message"),
+    [
+        (["model.norm=l1", "model.name=complex"], False, r"model\.norm: complex has dot, not l1"),
+        (["model.dropout=[0.5]", "model.name=conve"], False, r"model\.dropout: .*\(input, maps, hidden\), not 1"),
+        (["model.unit_norm=true", "model.name=simple+"], False, r"model\.unit_norm: rows of simple\+"),
+        (["loss.relation_weight=0.1", "model.name=conve"], False, r"loss\.relation_weight: conve cannot"),
+        (["model.dim=7", "model.name=conve"], False, r"model\.dim: conve"),
+        (["rules.mode=tie", "model.name=transe"], True, r"rules\.mode: transe cannot .*simple\+"),
+        (["sampling.same_type=true"], False, r"sampling\.same_type: ring has no types"),
+        (["model.name=nothing"], False, r"model\.name: no model 'nothing'"),
+    ],
+)
+def test_combinations_are_refused_in_one_place(graph, settings, rules, message):
+    with pytest.raises(RecipeError, match=message):
+        resolve(graph, None, settings, with_rules=rules)

@@ -1,4 +1,39 @@
-"""Every setting of a run: the recipe, where a setting is validated, and the recipes that come with the package.
+"""Every setting of a run: which keys a recipe has, their defaults and bounds, and which combinations are refused.
 
-Decided here: which keys a recipe has, their defaults and bounds, and which combinations are refused.
+Also decided here: the settings of a graph that nobody has tuned, and the recipes and presets of the package.
 """
+
+from pairre.settings.choose import default_recipe, load_recipe, load_stored_recipe, resolve
+from pairre.settings.parse import from_values, override
+from pairre.settings.recipe import (
+    LossRecipe,
+    ModelRecipe,
+    Recipe,
+    RegularizerRecipe,
+    RulesRecipe,
+    SamplingRecipe,
+    TrainRecipe,
+    keys,
+)
+from pairre.settings.shipped import graph_recipes, presets
+from pairre.settings.validate import validate
+
+__all__ = [
+    "LossRecipe",
+    "ModelRecipe",
+    "Recipe",
+    "RegularizerRecipe",
+    "RulesRecipe",
+    "SamplingRecipe",
+    "TrainRecipe",
+    "default_recipe",
+    "from_values",
+    "graph_recipes",
+    "keys",
+    "load_recipe",
+    "load_stored_recipe",
+    "override",
+    "presets",
+    "resolve",
+    "validate",
+]

@@ -1,0 +1,75 @@
+"""The one place where combinations of settings are refused.
+
+`parse` checks a key by itself; here a whole recipe is held against the graph and the model that it is meant for.
+"""
+
+from __future__ import annotations
+
+from pairre.graph import Graph
+from pairre.models import Model, models
+from pairre.settings.parse import check_choice
+from pairre.settings.recipe import Recipe, keys
+from pairre.support.errors import RecipeError
+
+
+def validate(recipe: Recipe, graph: Graph, model: type[Model], *, with_rules: bool = False) -> None:
+    """Raise a RecipeError that names the key if the recipe cannot be trained on the graph with the model."""
+    _check_registered_names(recipe)
+    _check_loss(recipe)
+    _check_sampling(recipe, graph)
+    _check_model(recipe, model)
+    if with_rules:
+        _check_rules(recipe, model)
+
+
+def _check_registered_names(recipe: Recipe) -> None:
+    """Refuse a loss or an optimiser that no loaded module defines, as a recipe from a run folder may name."""
+    for path, declaration in keys():
+        if declaration.metadata["choices"] is not None:
+            section, key = path.split(".")
+            check_choice(path, getattr(getattr(recipe, section), key), declaration.metadata["choices"])
+
+
+def _check_loss(recipe: Recipe) -> None:
+    loss, sampling = recipe.loss, recipe.sampling
+    weighted = loss.subsampling or loss.query_balance
+    if loss.name == "k-vs-all" and (sampling.negatives or weighted or not sampling.filter):
+        raise RecipeError(
+            "loss.name: k-vs-all scores each query once, against all entities: "
+            "set sampling.negatives and loss.query_balance to 0, loss.subsampling to false and sampling.filter to true"
+        )
+    if loss.smoothing >= 1:
+        raise RecipeError(f"loss.smoothing: a share below 1 expected, not {loss.smoothing}")
+
+
+def _check_sampling(recipe: Recipe, graph: Graph) -> None:
+    sampling = recipe.sampling
+    if sampling.same_type and not graph.types:
+        raise RecipeError(f"sampling.same_type: {graph.name} has no types of entities")
+    if sampling.same_type and (sampling.chunk_size != 1 or not sampling.negatives):
+        raise RecipeError("sampling.same_type: each positive needs negatives of its own: set sampling.chunk_size to 1")
+
+
+def _check_model(recipe: Recipe, model: type[Model]) -> None:
+    settings = recipe.model
+    metrics = [metric for metric in (model.metric, *model.other_metrics) if metric]
+    if settings.norm != "own" and settings.norm not in metrics:
+        raise RecipeError(f"model.norm: {model.name} has {' or '.join(metrics) or 'its own'}, not {settings.norm}")
+    if settings.dropout and len(settings.dropout) != len(model.dropout):
+        layers = ", ".join(model.dropout) or "none"
+        expected = f"a share for each layer of {model.name} expected ({layers})"
+        raise RecipeError(f"model.dropout: {expected}, not {len(settings.dropout)}")
+    if any(share >= 1 for share in settings.dropout):
+        raise RecipeError(f"model.dropout: shares below 1 expected, not {max(settings.dropout)}")
+    if settings.unit_norm and "entity" in model.constraints:
+        raise RecipeError(f"model.unit_norm: rows of {model.name} have bounds of their own")
+    if recipe.loss.relation_weight and not model.trains_on_relations:
+        raise RecipeError(f"loss.relation_weight: {model.name} cannot score all relations of a pair while it trains")
+    model.num_weights(settings.dim)  # a model that cannot have so many features refuses here
+
+
+def _check_rules(recipe: Recipe, model: type[Model]) -> None:
+    mode = recipe.rules.mode
+    if mode not in model.rule_modes:
+        able = ", ".join(other.name for other in models() if mode in other.rule_modes)
+        raise RecipeError(f"rules.mode: {model.name} cannot follow rules in mode {mode}; models that can: {able}")
