@@ -16,16 +16,15 @@ os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 __version__ = "0.1.0"
 
-from pairre.evaluation.evaluate import evaluate
+from pairre.evaluation import evaluate
 from pairre.graph import Graph, load_graph
 from pairre.graph.statistics import graph_statistics
-from pairre.inference.predict import Prediction, predict
-from pairre.runs.folder import Run, load_run
-from pairre.runs.merge import merge
-from pairre.settings.recipe import Recipe, default_recipe, load_recipe
+from pairre.inference import Prediction, predict
+from pairre.runs import Run, load_run, merge
+from pairre.settings import Recipe, default_recipe, load_recipe
 from pairre.studies.tune import tune
 from pairre.support.errors import PairREError
-from pairre.training.train import train, train_seeds
+from pairre.training import train, train_seeds
 
 __all__ = [
     "Graph",

@@ -13,9 +13,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pairre import kernels
 from pairre.graph import KnownTriples, Side
 from pairre.graph.index import COLUMN
+from pairre.kernels import RankingBatch, backend
 from pairre.models import Model
 
 log = logging.getLogger("pairre")
@@ -24,7 +24,7 @@ Ties = Literal["realistic", "optimistic", "pessimistic"]
 SIDES: tuple[Side, Side] = ("head", "tail")
 _TIED_ABOVE: dict[Ties, float] = {"optimistic": 0.0, "realistic": 0.5, "pessimistic": 1.0}
 _QUERIES = {"cpu": 1 << 18, "cuda": 1 << 26}  # features of the queries held at a time
-_GIVEN = {"cpu": 1 << 22, "cuda": 1 << 28}  # features of the fixed candidates held at a time
+_CANDIDATES = {"cpu": 1 << 22, "cuda": 1 << 28}  # features of the fixed candidates held at a time
 
 
 @dataclass(frozen=True)
@@ -62,48 +62,48 @@ def rank(model: Model, triples: Tensor, known: KnownTriples, side: Side, progres
     Scores are counted where they arise: nothing of size queries × entities is stored.
     """
     device = model.entity.device
-    triples = triples.to(device, torch.int64)
-    known = known.to(device)
-    own = triples[:, COLUMN[side]]
-    begin, end, members = known.ranges(triples, side)
+    triples, index = triples.to(device, torch.int64), known.side(side, device)
+    true_id = triples[:, COLUMN[side]]
+    begin, end = index.ranges(triples)
     higher, equal = (torch.zeros(len(triples), dtype=torch.int64, device=device) for _ in range(2))
-    true = torch.empty(len(triples), device=device)
-    size = max(1, _QUERIES[device.type] // model.dim)
+    true_score = torch.empty(len(triples), device=device)
+    kernels, size = backend(device.type), max(1, _QUERIES[device.type] // model.dim)
     with torch.no_grad():
-        for part, chunks in model.rankings(triples, side, size):
-            relation, query = model.asked(triples[part], side)
-            rows = model.prepared(model.entity_rows(own[part]), model.candidate_side(side), relation)
-            true[part] = model.true_scores(*query, rows)
-            left_out = (begin[part], end[part], members, own[part])
-            for first, rows in chunks():
-                above, ties = model.count_above(*query, rows, true[part], *left_out, first)
+        for part, chunks in model.candidate_groups(triples, side, size):
+            relation, query = model.make_queries(triples[part], side)
+            rows = model.prepare_entities(model.entity_rows(true_id[part]), model.candidate_side[side], relation)
+            metric = model.metric or model.pair_score
+            true_score[part] = kernels.true_scores(metric, *query, rows)
+            batch = RankingBatch(metric, *query, true_score[part], true_id[part], begin[part], end[part], index.members)
+            for first_id, rows in chunks():
+                above, ties = kernels.count_above(batch, rows, first_id)
                 higher[part] += above
                 equal[part] += ties
                 if progress is not None:
                     progress(len(above) * len(rows))
-    itself = kernels.backend(device.type).known_mask(known.side(side), *known.pair(triples, side), own[:, None], 1)[
-        :, 0
-    ]
-    num_candidates = model.num_entities - (end - begin) + itself.long()
-    return _ranks(higher, equal, num_candidates, true.isnan())
+    is_known = index.contains(triples, true_id[:, None])[:, 0]
+    num_candidates = model.num_entities - (end - begin) + is_known.long()
+    return _ranks(higher, equal, num_candidates, true_score.isnan())
 
 
-def rank_given(model: Model, triples: Tensor, given: Tensor, side: Side, progress: Progress | None = None) -> Ranks:
+def rank_among(
+    model: Model, triples: Tensor, candidates: Tensor, side: Side, progress: Progress | None = None
+) -> Ranks:
     """Rank the true entity on `side` of [N, 3] triples among itself and its fixed candidates [N, K]."""
     device = model.entity.device
     counts, own = [], triples[:, COLUMN[side], None].long()
-    size = max(1, _GIVEN[device.type] // (model.dim * (given.shape[1] + 1)))
+    size = max(1, _CANDIDATES[device.type] // (model.dim * (candidates.shape[1] + 1)))
     with torch.no_grad():
         for start in range(0, len(triples), size):
             part = slice(start, start + size)
-            candidates = torch.cat([own[part], given[part].long()], 1).to(device)
-            scores = model.score_candidates(triples[part].to(device, torch.int64), side, candidates)
+            entities = torch.cat([own[part], candidates[part].long()], 1).to(device)
+            scores = model.score_candidates(triples[part].to(device, torch.int64), side, entities)
             true, others = scores[:, :1], scores[:, 1:]
             counts.append(torch.stack([(others > true).sum(1), (others == true).sum(1), true[:, 0].isnan()]))
             if progress is not None:
                 progress(len(scores) * model.num_entities)
     higher, equal, lost = torch.cat(counts, 1)
-    return _ranks(higher, equal, torch.full_like(higher, given.shape[1] + 1), lost.bool())
+    return _ranks(higher, equal, torch.full_like(higher, candidates.shape[1] + 1), lost.bool())
 
 
 def _ranks(higher: Tensor, equal: Tensor, num_candidates: Tensor, lost: Tensor) -> Ranks:
@@ -120,9 +120,9 @@ def evaluate_triples(
     triples: Tensor,
     known: KnownTriples,
     progress: Progress | None = None,
-    given: Mapping[Side, Tensor] | None = None,
+    fixed_candidates: Mapping[Side, Tensor] | None = None,
 ) -> dict[Side, Ranks]:
-    """Rank both sides of [N, 3] triples, among `given` candidates [N, K] of each side or among all entities."""
-    if given:
-        return {side: rank_given(model, triples, given[side], side, progress) for side in SIDES}
+    """Rank both sides of [N, 3] triples, among fixed candidates [N, K] of each side or among all entities."""
+    if fixed_candidates:
+        return {side: rank_among(model, triples, fixed_candidates[side], side, progress) for side in SIDES}
     return {side: rank(model, triples, known, side, progress) for side in SIDES}

@@ -2,3 +2,7 @@
 
 Decided here: which candidates a query has and how answers are presented.
 """
+
+from pairre.inference.predict import Prediction, predict
+
+__all__ = ["Prediction", "predict"]

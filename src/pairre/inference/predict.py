@@ -1,19 +1,23 @@
-"""Queries by name: the best tails, heads or relations of a pair, with what is already known marked or left out."""
+"""Answer queries by name: the best tails, heads or relations of a pair, known triples marked or left out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from pairre.graph import SPLITS, Side
-from pairre.runs.folder import Run
+from pairre.graph.index import COLUMN
+from pairre.runs import Run
 from pairre.support.errors import PairREError
+
+_SIDES: tuple[Side, ...] = ("head", "relation", "tail")
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One answer: a whole triple by name, its score, and the split it is known from, if any."""
+    """One answer: a whole triple by name, its score, and the split in which it is known, if any."""
 
     rank: int
     head: str
@@ -32,50 +36,50 @@ def predict(
     k: int = 10,
     known: bool = False,
 ) -> list[Prediction]:
-    """The k most plausible triples with two members given, best first.
+    """Return the k most plausible triples with two of the three names given, best first.
 
-    Triples the graph already has are left out, or kept and marked with `known=True`.
+    Triples that the graph already has are left out, or kept and marked with `known=True`.
+
+    >>> predict(run, head="France", relation="borders", k=3)
     """
-    given = {"head": head, "relation": relation, "tail": tail}
-    missing: list[Side] = [side for side in ("head", "relation", "tail") if given[side] is None]
+    names = {"head": head, "relation": relation, "tail": tail}
+    missing = [side for side in _SIDES if names[side] is None]
     if len(missing) != 1:
         raise PairREError("give two of head, relation and tail; the third is what is predicted")
     if k < 1:
         raise PairREError(f"k must be 1 or more, not {k}")
     side, graph = missing[0], run.graph
-    triple = torch.zeros(1, 3, dtype=torch.int64)
-    for column, (member, vocabulary) in enumerate(
-        (("head", graph.entities), ("relation", graph.relations), ("tail", graph.entities))
-    ):
-        name = given[member]
-        if name is not None:
-            triple[0, column] = vocabulary.id(name)
-
-    with torch.no_grad():
-        query = triple.to(run.model.entity.device)
-        if side == "relation":
-            scores = run.model.score_relations(query[:, 0], query[:, 2])[0]
-        else:
-            scores = run.model.score_all(query, side)[0]
-    scores = scores.cpu().nan_to_num(nan=-torch.inf)
-    _, members = graph.known.known(triple, side)
-    if not known:
-        scores[members] = -torch.inf
-    best = scores.topk(min(k, len(scores) - (0 if known else len(members))))
-    vocabulary = graph.relations if side == "relation" else graph.entities
-    known_ids = set(members.tolist())
+    vocabularies = {"head": graph.entities, "relation": graph.relations, "tail": graph.entities}
+    ids = [0 if name is None else vocabularies[member].id(name) for member, name in names.items()]
+    query = torch.tensor([ids])  # [1, 3]
+    _, known_ids = graph.known.side(side).known(query)
+    best = _best_candidates(run, query, side, k, exclude=None if known else known_ids)
+    already_known = set(known_ids.tolist())
     answers = []
-    for position, (index, score) in enumerate(zip(best.indices.tolist(), best.values.tolist(), strict=True), start=1):
-        names = {**given, side: vocabulary[index]}
-        where = _split_of(run, triple, side, index) if index in known_ids else None
-        answers.append(
-            Prediction(position, str(names["head"]), str(names["relation"]), str(names["tail"]), score, where)
-        )
+    for position, (candidate, score) in enumerate(best, start=1):
+        answer = {**{member: str(name) for member, name in names.items()}, side: vocabularies[side][candidate]}
+        split = _split_of(run, query, side, candidate) if candidate in already_known else None
+        answers.append(Prediction(position, answer["head"], answer["relation"], answer["tail"], score, split))
     return answers
 
 
-def _split_of(run: Run, triple: torch.Tensor, side: Side, index: int) -> str:
-    """Which split a known triple comes from."""
-    wanted = triple[0].clone()
-    wanted[{"head": 0, "relation": 1, "tail": 2}[side]] = index
-    return next(s for s in SPLITS if bool((run.graph.split(s) == wanted).all(1).any()))
+@torch.no_grad()
+def _best_candidates(run: Run, query: Tensor, side: Side, k: int, exclude: Tensor | None) -> list[tuple[int, float]]:
+    """Return the ids and scores of the k best candidates of a query [1, 3], best first, without the excluded ids."""
+    model, query = run.model, query.to(run.model.entity.device)
+    if side == "relation":
+        scores = model.score_relations(query[:, 0], query[:, 2])[0]
+    else:
+        scores = model.score_all(query, side)[0]
+    scores = scores.cpu().nan_to_num(nan=-torch.inf)
+    if exclude is not None:
+        scores[exclude] = -torch.inf
+    best = scores.topk(min(k, len(scores) - (0 if exclude is None else len(exclude))))
+    return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
+
+def _split_of(run: Run, query: Tensor, side: Side, candidate: int) -> str:
+    """Return the split that a known triple is in."""
+    triple = query[0].clone()
+    triple[COLUMN[side]] = candidate
+    return next(split for split in SPLITS if bool((run.graph.split(split) == triple).all(1).any()))

@@ -1,43 +1,40 @@
-"""The models, one file a family; `MODELS` lists every one."""
+"""The models, one file a family: what an author writes is `contract.py`, what is derived from it `scoring.py`.
+
+Decided here: every score function. A subclass of `Model` with a `name` registers itself, in this folder or outside.
+"""
 
 from __future__ import annotations
 
-from pairre.models.base import Model
-from pairre.models.bilinear import (
-    RESCAL,
-    ComplEx,
-    ComplExNNE,
-    ComplExNNEAER,
-    DistMult,
-    HolE,
-    QuatE,
-    SeeK,
-    SimplE,
-    SimplEPlus,
-)
-from pairre.models.convolution import ConvE
-from pairre.models.gaussian import KG2E, KG2EKL
-from pairre.models.neighbourhood import GCOTE, RGCN
-from pairre.models.pairre import PairRE, TripleRE
-from pairre.models.rotation import OTE, RotatE, RotatEPair
-from pairre.models.translation import SE, TransD, TransE, TransH, TranSparseSeparate, TranSparseShare, TransR
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import cast
+
+from pairre.models.contract import REGISTRY, Query
+from pairre.models.negatives import Chunked, Negatives, Own, Shared
+from pairre.models.scoring import Model
 from pairre.support.errors import RecipeError, suggest
 
-MODELS: tuple[type[Model], ...] = (
-    *(PairRE, TripleRE),
-    *(TransE, TransH, TransR, TransD, TranSparseShare, TranSparseSeparate, SE, KG2E, KG2EKL),
-    *(RotatE, RotatEPair, OTE, GCOTE),
-    *(ConvE, RGCN),
-    *(RESCAL, DistMult, HolE, ComplEx, ComplExNNE, ComplExNNEAER, SimplE, SimplEPlus, SeeK, QuatE),
-)
-# What relations may follow, with a short name each; which of them a model can express is its `patterns`.
+# Patterns that relations may have, with a short name each; which of them a model can express is its `patterns`.
 PATTERNS = {"symmetry": "sym", "antisymmetry": "asym", "inverse": "inv", "composition": "comp", "subrelation": "sub"}
-__all__ = ["MODELS", "PATTERNS", "Model", "PairRE", "model_class"]
+_FIRST = ("pairre", "translation", "gaussian", "rotation")  # families in the order of tables; others follow by name
+__all__ = ["PATTERNS", "Chunked", "Model", "Negatives", "Own", "PairRE", "Query", "Shared", "model_class", "models"]
+
+for _family in (*_FIRST, *sorted({module.name for module in iter_modules(__path__)} - set(_FIRST))):
+    import_module(f"pairre.models.{_family}")
+
+from pairre.models.pairre import PairRE
+
+
+def models() -> tuple[type[Model], ...]:
+    """Return every model that is defined, those of plug-ins included."""
+    return tuple(cast(type[Model], model) for model in REGISTRY.values())
 
 
 def model_class(name: str) -> type[Model]:
-    """A model by the name that recipes use."""
-    known = {model.name: model for model in MODELS}
-    if name not in known:
-        raise RecipeError(f"model.name: no model '{name}'{suggest(name, known)}; models: {', '.join(known)}")
-    return known[name]
+    """Return a model by the name that recipes use."""
+    if name not in REGISTRY:
+        raise RecipeError(
+            f"model.name: no model '{name}'{suggest(name, REGISTRY)}; models: {', '.join(REGISTRY)}; "
+            "one that is defined outside the package needs its plug-in: pairre --plugin MODULE …"
+        )
+    return cast(type[Model], REGISTRY[name])

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pairre.models.base import Model, Query
+from pairre.models.contract import Query
+from pairre.models.scoring import Model
 
 
 class RESCAL(Model):
@@ -22,7 +23,7 @@ class RESCAL(Model):
     formula = "hᵀ M t, M in R^{d×d}"
     paper = "Nickel et al., ICML 2011"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
-    kind = "dot"
+    metric = "dot"
     relation_parts = {"matrix": lambda dim: dim * dim}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
@@ -49,7 +50,7 @@ class DistMult(Model):
     formula = "Σ h ∘ r ∘ t"
     paper = "Yang et al., ICLR 2015"
     patterns = frozenset({"symmetry"})
-    kind = "dot"
+    metric = "dot"
     relation_parts = {"vector": 1}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
@@ -73,7 +74,7 @@ class HolE(Model):
     formula = "r · (h ⋆ t), (h ⋆ t)_k = Σ_i h_i t_{i+k}"
     paper = "Nickel et al., AAAI 2016"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
-    kind = "dot"
+    metric = "dot"
     relation_parts = {"vector": 1}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
@@ -101,7 +102,7 @@ class ComplEx(Model):
     formula = "Re Σ h ∘ r ∘ conj(t), all complex"
     paper = "Trouillon et al., ICML 2016"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
-    kind = "dot"
+    metric = "dot"
     entity_parts = {"real": 1, "imaginary": 1}
     relation_parts = {"real": 1, "imaginary": 1}
 
@@ -135,7 +136,7 @@ class SimplE(Model):
     formula = "½ (Σ h.head ∘ r ∘ t.tail + Σ t.head ∘ r⁻¹ ∘ h.tail)"
     paper = "Kazemi & Poole, NeurIPS 2018"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
-    kind = "dot"
+    metric = "dot"
     entity_parts = {"head": 1, "tail": 1}
     relation_parts = {"forward": 1, "inverse": 1}
 
@@ -220,7 +221,7 @@ class SeeK(Model):
     formula = "Σ_{x,y} s_xy ⟨r_x, h_y, t_w⟩ over k = 4 segments, w = y or (x + y) mod k"
     paper = "Xu et al., ACL 2020"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
-    kind = "dot"
+    metric = "dot"
     relation_parts = {"vector": 1}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
@@ -257,7 +258,7 @@ class QuatE(Model):
     formula = "Σ (h ⊗ r̂) · t over quaternions, r̂ = r / |r|"
     paper = "Zhang et al., NeurIPS 2019"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
-    kind = "dot"
+    metric = "dot"
     entity_parts = {"one": 1, "i": 1, "j": 1, "k": 1}
     relation_parts = {"one": 1, "i": 1, "j": 1, "k": 1}
 

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.graph import Graph, Side
-from pairre.models.base import Model, Query
+from pairre.models.contract import Query
+from pairre.models.scoring import Model
 from pairre.support.errors import RecipeError
 from pairre.support.randomness import bits, key, uniform
 
@@ -47,9 +48,9 @@ class ConvE(Model):
     formula = "ReLU(W vec(ReLU(ω ∗ [h; r]))) · t + b_t"
     paper = "Dettmers et al., AAAI 2018"
     patterns = frozenset({"antisymmetry"})
-    kind = "dot"
-    one_way = True
-    asks_relations = False  # that would be a pass through the network for each of them
+    metric = "dot"
+    tail_queries_only = True
+    trains_on_relations = False  # that would be a pass through the network for each of them
     entity_parts = {"vector": 1, "bias": lambda dim: 1}  # noqa: ARG005
     relation_parts = {"vector": 1}
     weight_parts = {
@@ -70,9 +71,13 @@ class ConvE(Model):
             self.register_buffer(f"variance_{layer}", torch.ones(2, size))
         self._streams = dict.fromkeys(self.dropout, 0)
 
-    def begin(self, graph: Graph, seed: int) -> None:  # noqa: ARG002
-        """Filters and matrix uniform in ±1/√inputs as is usual, norms that change nothing; dropout by the seed."""
+    def attach(self, graph: Graph, bound: float, seed: int) -> None:
+        """Take the random streams of dropout."""
+        super().attach(graph, bound, seed)
         self._streams = {layer: key(seed, "dropout", layer) for layer in self.dropout}
+
+    def init_from_graph(self, graph: Graph, seed: int) -> None:  # noqa: ARG002
+        """Draw filters and matrix uniformly in ±1/√inputs; normalisation starts as the identity."""
         dense = self.dense
         with torch.no_grad():
             for name, inputs in (("filters", _SIDE * _SIDE), ("matrix", _num_features(self.dim))):
@@ -90,8 +95,8 @@ class ConvE(Model):
         """Vector and bias."""
         return torch.cat([e.vector, e.bias], -1)
 
-    def query(self, side: Side, anchor: Tensor, relation: Tensor) -> Query:
-        """q is what comes out of the network, by the statistics of the side; its last feature meets the bias."""
+    def make_query(self, side: Side, anchor: Tensor, relation: Tensor) -> Query:
+        """Return the output of the network, by the statistics of the side; its last feature is for the bias."""
         h, r, dense = self.parts("entity", anchor), self.parts("relation", relation), self.dense
         height, width = _rectangle(self.dim)
         x = torch.cat([h.vector, r.vector], -1).view(-1, 1, 2 * height * width)
@@ -119,9 +124,9 @@ class ConvE(Model):
 
     def _dropped(self, layer: str, x: Tensor) -> Tensor:
         """Some features, or some whole feature maps, set to 0 while it trains: which ones, the step says."""
-        if not self.training or self.clock is None:
+        if not self.training or self.step is None:
             return x
         shape = x.shape[:2] if layer == "maps" else x.shape
         counter = torch.arange(math.prod(shape), device=x.device).view(*shape, *[1] * (x.dim() - len(shape)))
-        kept = uniform(bits(self._streams[layer], self.clock), counter) >= self.dropout[layer]
+        kept = uniform(bits(self._streams[layer], self.step), counter) >= self.dropout[layer]
         return x * (kept / (1 - self.dropout[layer]))

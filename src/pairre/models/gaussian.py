@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pairre.kernels.reference.compare import total
-from pairre.models.base import Model, Query
+from pairre.kernels.reference.scores import stable_sum
+from pairre.models.contract import Query, ScoreFunction
+from pairre.models.scoring import Model
 
 _LEAST, _MOST = 0.05, 5.0  # bounds of variances, the paper's
 
 
-def _bounded(_: Model, rows: Tensor) -> Tensor:
+def _bounded(_: ScoreFunction, rows: Tensor) -> Tensor:
     """Means of length at most 1, variances within their bounds."""
     mean, variance = rows.chunk(2, -1)
     length = mean.norm(dim=-1, keepdim=True).clamp(min=1)
@@ -32,7 +33,7 @@ class KG2E(Model):
     formula = "−½ Σ (m² / V + log 2πV), m = μh − μt − μr, V = Σh + Σt + Σr"
     paper = "He et al., CIKM 2015"
     patterns = frozenset({"antisymmetry", "inverse", "composition", "subrelation"})
-    kind = None
+    metric = None
     entity_parts = {"mean": 1, "variance": 1}
     relation_parts = {"mean": 1, "variance": 1}
     constraints = {"entity": _bounded, "relation": _bounded}
@@ -51,12 +52,12 @@ class KG2E(Model):
         mean, variance = t.chunk(2, -1)
         return torch.cat([mean + r.mean, variance], -1), r.variance
 
-    def meet(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
+    def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
         """The expected likelihood of what the two leave of the relation."""
         assert w is not None
         (a, s), (b, v) = q.chunk(2, -1), c.chunk(2, -1)
         m, variance = a - b, s + v + w
-        return -total(m * m / variance + variance.log() + math.log(2 * math.pi)) / 2
+        return -stable_sum(m * m / variance + variance.log() + math.log(2 * math.pi)) / 2
 
 
 class KG2EKL(KG2E):
@@ -70,9 +71,9 @@ class KG2EKL(KG2E):
     formula = "−½ Σ (S + m² / Σr − log S − 1), m = μh − μt − μr, S = (Σh + Σt) / Σr"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition", "subrelation"})
 
-    def meet(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
+    def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
         """The divergence from the relation."""
         assert w is not None
         (a, s), (b, v) = q.chunk(2, -1), c.chunk(2, -1)
         m, ratio = a - b, (s + v) / w
-        return -total(ratio + m * m / w - ratio.log() - 1) / 2
+        return -stable_sum(ratio + m * m / w - ratio.log() - 1) / 2

@@ -16,9 +16,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pairre.graph import Graph, Side
-from pairre.models.base import Ids, Model, Query, Width
 from pairre.models.bilinear import DistMult
+from pairre.models.contract import Query, Rows, Width
 from pairre.models.rotation import OTE, group_size
+from pairre.models.scoring import Model
 from pairre.support.randomness import bits, generator, key, uniform
 
 _BOTH = (0, 1)
@@ -49,7 +50,8 @@ class Neighbourhood(Model):
     first `ranked` of them in a fixed random order. All relation rows are read, as there are few.
     """
 
-    asks_relations = False  # an encoded entity may show the link that is asked for
+    needs_other_rows = True
+    trains_on_relations = False  # an encoded entity may show the link that is asked for
     sampled: ClassVar[int] = 8  # K in training
     ranked: ClassVar[int] = 64  # K at most, elsewhere
     encoded_parts: ClassVar[dict[str, Width]] = {"vector": 1}  # of an entity after encoding
@@ -61,14 +63,14 @@ class Neighbourhood(Model):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._widths["entity"] = {part: self._width(width) for part, width in self.encoded_parts.items()}
+        self._widths["entity"] = self.widths(self.encoded_parts)
         for name, shape in (("first", (2, self.num_entities + 1)), ("others", (2, 0)), ("relations", (2, 0))):
             self.register_buffer(name, torch.zeros(shape, dtype=torch.int64), persistent=False)
         self._stream = 0
 
-    def begin(self, graph: Graph, seed: int) -> None:
-        """Take the training links of every entity, each way, in a random order."""
-        super().begin(graph, seed)
+    def attach(self, graph: Graph, bound: float, seed: int) -> None:
+        """Take the training links of every entity in both directions, in a random order."""
+        super().attach(graph, bound, seed)
         self._stream = key(seed, "links")
         triples = graph.train.long()[torch.randperm(len(graph.train), generator=generator(seed, "links"))]
         first, others, relations = [], [], []
@@ -92,9 +94,9 @@ class Neighbourhood(Model):
         degree = self.first[chosen, ids + 1] - first
         window = torch.arange(self.sampled if self.training else self.ranked, device=ids.device)
         start = torch.zeros_like(degree)
-        if self.training and self.clock is not None:
+        if self.training and self.step is not None:
             counter = torch.arange(degree.numel(), device=ids.device).view(degree.shape)
-            start = bits(bits(self._stream, self.clock), counter)
+            start = bits(bits(self._stream, self.step), counter)
         place = first + (start % degree.clamp(min=1) + window) % degree.clamp(min=1)
         place = place.clamp(max=self.others.shape[1] - 1)
         return Links(self.others[chosen, place], self.relations[chosen, place], window < degree, ways)
@@ -102,6 +104,10 @@ class Neighbourhood(Model):
     def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
         """Entity rows [n, ·] from their own, their neighbours' [n, ways, K, ·] and all relation rows."""
         raise NotImplementedError
+
+    def prepare_relations(self, rows: Tensor) -> Tensor:
+        """Return all relation rows as `encode` takes them."""
+        return rows
 
     def ways(self, side: Side) -> tuple[int, ...]:  # noqa: ARG002
         """Which links a step that asks for `side` needs."""
@@ -117,18 +123,18 @@ class Neighbourhood(Model):
             parts.append(self.encode(super().entity_rows(part), super().entity_rows(links.entity), links, relation))
         return torch.cat(parts).view(*ids.shape, -1)
 
-    def reads(self, side: Side, ids: Ids) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:
-        """The rows of the batch, of the entities' neighbours, and of all relations."""
+    def rows_needed(self, side: Side, ids: Rows) -> tuple[Rows, Callable[[Rows], Rows]]:
+        """Gather the rows of the batch, of the entities' neighbours, and of all relations."""
         own, asked = ids["entity"], ids["relation"]
         links = self._without(self.links(own, self.ways(side)), side, own[: 2 * len(asked)], asked)
         alone = 0 if self.anchors else len(asked)
         links = links[alone:]
-        wanted = {
+        needed = {
             "entity": torch.cat([own, links.entity.flatten()]),
             "relation": torch.arange(len(self.relation), device=own.device),
         }
 
-        def make(rows: Ids) -> tuple[Tensor, Tensor]:
+        def build(rows: Rows) -> Rows:
             relation = self.prepare_relations(rows["relation"])
             entity, near = rows["entity"][: len(own)], rows["entity"][len(own) :].view(*links.entity.shape, -1)
             parts = [self.encode(entity[:alone], near[:0], links.none(), relation)] if alone else []
@@ -138,9 +144,9 @@ class Neighbourhood(Model):
             for start in range(0, len(links.entity), self.chunk):
                 part = slice(start, start + self.chunk)
                 parts.append(encode(entity[alone:][part], near[part], links[part], relation))
-            return torch.cat(parts), F.embedding(asked, relation)
+            return {"entity": torch.cat(parts), "relation": F.embedding(asked, relation)}
 
-        return wanted, make
+        return needed, build
 
     def _without(self, links: Links, side: Side, ends: Tensor, asked: Tensor) -> Links:
         """Links of a batch without the triples that the batch is asked for: a true triple must not show itself."""
@@ -172,15 +178,15 @@ class RGCN(Neighbourhood):
     formula = "Σ h' ∘ r ∘ t', e' = W₀ e + mean over links (s, x) of Σ_b a_sb V_b x"
     paper = "Schlichtkrull et al., ESWC 2018"
     patterns = DistMult.patterns
-    kind = "dot"
+    metric = "dot"
     bases: ClassVar[int] = 4
     relation_parts = {"vector": 1, "into": lambda _: RGCN.bases, "out": lambda _: RGCN.bases}
     weight_parts = {"self": lambda dim: (dim, dim), "bases": lambda dim: (RGCN.bases, dim, dim)}
     tail_query, head_query = DistMult.tail_query, DistMult.head_query
 
-    def begin(self, graph: Graph, seed: int) -> None:
+    def init_from_graph(self, graph: Graph, seed: int) -> None:
         """W₀ starts as the identity, bases uniform in ±1/√d, their weights in ±1."""
-        super().begin(graph, seed)
+        super().init_from_graph(graph, seed)
         dense = self.dense
         with torch.no_grad():
             counter = torch.arange(dense.bases.numel(), device=self.weights.device).view(dense.bases.shape)
@@ -212,13 +218,14 @@ class GCOTE(Neighbourhood, OTE):
     formula = "−Σ_g (‖e^{s} ∘ Φ(M) h − t‖₂ + ‖e^{s} ∘ Φ(M) h − context of t‖₂) over groups of features"
     encoded_parts = {"vector": 1, "into": 1, "out": 1}
     anchors = False
+    prepare_relations = OTE.prepare_relations
     sampled = 4
     ranked = 16
     chunk = 1 << 11
 
     def ways(self, side: Side) -> tuple[int, ...]:
         """Only candidates have a context: tails the links to them, heads those from them."""
-        return (0,) if self.candidate_side(side) == "tail" else (1,)
+        return (0,) if self.candidate_side[side] == "tail" else (1,)
 
     def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
         """The entity and its context each way that is there."""

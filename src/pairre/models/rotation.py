@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.graph import Graph, Side
-from pairre.kernels.reference.compare import root, total
-from pairre.models.base import Ids, Model, Query
+from pairre.kernels.reference.scores import safe_sqrt, stable_sum
+from pairre.models.contract import Query, Rows
+from pairre.models.scoring import Model
 
 
 class RotatE(Model):
@@ -30,14 +31,14 @@ class RotatE(Model):
     formula = "−Σ |h ∘ e^{iθ} − t|, h and t complex"
     paper = "Sun et al., ICLR 2019"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition"})
-    kind = "modulus"
+    metric = "modulus"
     entity_parts = {"real": 1, "imaginary": 1}
     relation_parts = {"phase": 1}
     turn = 1.0  # the phase of a 1 in a row
 
-    def initialise(self, bound: float, seed: int) -> None:
-        """Both tables uniform in ±bound, which is ±π for phases."""
-        super().initialise(bound, seed)
+    def attach(self, graph: Graph, bound: float, seed: int) -> None:
+        """Set the unit of phases, so that the initial draw in ±bound covers ±π."""
+        super().attach(graph, bound, seed)
         self.turn = math.pi / bound
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
@@ -98,25 +99,32 @@ class OTE(Model):
     formula = "−Σ_g ‖e^{s} ∘ Φ(M) h − t‖₂ over groups of features, Φ(M) orthogonal"
     paper = "Tang et al., ACL 2020"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition"})
-    kind = None
+    metric = None
     relation_parts = {"matrix": lambda dim: dim * group_size(dim), "scale": 1}
-    directional = True
+    sides_differ = True
+    needs_other_rows = True
 
-    def begin(self, graph: Graph, seed: int) -> None:
+    def init_from_graph(self, graph: Graph, seed: int) -> None:
         """Matrices start near the identity: far from singular ones, near which Φ jumps."""
-        super().begin(graph, seed)
+        super().init_from_graph(graph, seed)
         with torch.no_grad():
             self._matrices(self.parts("relation", self.relation)).add_(
                 torch.eye(group_size(self.dim)).to(self.relation)
             )
 
-    def reads(self, side: Side, ids: Ids) -> tuple[Ids, Callable[[Ids], tuple[Tensor, Tensor]]]:  # noqa: ARG002
-        """The rows of the batch, and all relations: there are fewer than positives, and Φ costs something."""
+    def rows_needed(self, side: Side, ids: Rows) -> tuple[Rows, Callable[[Rows], Rows]]:  # noqa: ARG002
+        """Gather all relations: there are fewer than positives, and Φ is costly."""
         every = torch.arange(len(self.relation), device=ids["relation"].device)
-        return {**ids, "relation": every}, lambda rows: (
-            rows["entity"],
-            F.embedding(ids["relation"], self.prepare_relations(rows["relation"])),
-        )
+
+        def build(rows: Rows) -> Rows:
+            relation = F.embedding(ids["relation"], self.prepare_relations(rows["relation"]))
+            return {**rows, "relation": relation}
+
+        return {**ids, "relation": every}, build
+
+    def relation_rows(self, relations: Tensor, side: Side) -> Tensor:
+        """Return rows of relations with Φ(M) in the place of M."""
+        return F.embedding(relations + self.relation_offset[side], self.prepare_relations(self.relation))
 
     def prepare_relations(self, rows: Tensor) -> Tensor:
         """Φ(M) in the place of M: rows of M by Gram–Schmidt, which is L⁻¹ M with M Mᵀ = L Lᵀ, in float64."""
@@ -137,17 +145,17 @@ class OTE(Model):
         turned = torch.einsum("...gij,...gi->...gj", self._matrices(r), self._groups(t))
         return turned.flatten(-2) * (-r.scale).exp(), None
 
-    def meet(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:  # noqa: ARG002
+    def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:  # noqa: ARG002
         """Minus the sum of the groups' Euclidean distances."""
         x = self._groups(q - c)
-        return -total(root(total(x * x)))
+        return -stable_sum(safe_sqrt(stable_sum(x * x)))
 
-    def compare(self, q: Tensor, w: Tensor | None, candidates: Tensor, ids: Tensor | None = None) -> Tensor:
-        """As any model's; while it trains on shared candidates by products, |q − c|² = |q|² + |c|² − 2 q·c."""
+    def score_rows(self, q: Tensor, w: Tensor | None, rows: Tensor, ids: Tensor | None = None) -> Tensor:
+        """Return what any model returns; in training on shared rows by products, |q − c|² = |q|² + |c|² − 2 q·c."""
         if ids is not None or not self.training:
-            return super().compare(q, w, candidates, ids)
-        queries, others = (self._groups(x).transpose(0, 1) for x in (q, candidates))  # [groups, B or N, size]
-        squares = total(queries * queries)[:, :, None] + total(others * others)[:, None]
+            return super().score_rows(q, w, rows, ids)
+        queries, others = (self._groups(x).transpose(0, 1) for x in (q, rows))  # [groups, B or N, size]
+        squares = stable_sum(queries * queries)[:, :, None] + stable_sum(others * others)[:, None]
         return -torch.baddbmm(squares, queries, others.mT, alpha=-2).clamp(min=1e-12).sqrt().sum(0)
 
     def _groups(self, x: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.graph import Graph
-from pairre.models.base import Model, Query
+from pairre.models.contract import Query
+from pairre.models.scoring import Model
 from pairre.support.randomness import bits, key
 
 
@@ -45,8 +46,8 @@ class TransE(_Translation):
     formula = "−‖h + r − t‖₁"
     paper = "Bordes et al., NeurIPS 2013"
     patterns = frozenset({"antisymmetry", "inverse", "composition"})
-    kind = "l1"
-    kinds = ("l2",)
+    metric = "l1"
+    other_metrics = ("l2",)
 
 
 class TransH(Model):
@@ -61,10 +62,10 @@ class TransH(Model):
     formula = "−‖h⊥ + r⊥ − t⊥‖₂, e⊥ = e − (n̂·e) n̂"
     paper = "Wang et al., AAAI 2014"
     patterns = frozenset({"antisymmetry", "inverse", "composition"})
-    kind = "l2"
-    kinds = ("l1",)
+    metric = "l2"
+    other_metrics = ("l1",)
     relation_parts = {"vector": 1, "normal": 1}
-    projected = True
+    projects_entities = True
 
     def prepare(self, e: Any, r: Any) -> Tensor:
         """e⊥."""
@@ -96,10 +97,10 @@ class TransR(_Translation):
     formula = "−‖M h + r − M t‖₂, M in R^{d×d}"
     paper = "Lin et al., AAAI 2015"
     patterns = frozenset({"antisymmetry", "inverse", "composition", "subrelation"})
-    kind = "l2"
-    kinds = ("l1",)
+    metric = "l2"
+    other_metrics = ("l1",)
     relation_parts = {"vector": 1, "matrix": lambda dim: dim * dim}
-    projected = True
+    projects_entities = True
 
     def prepare(self, e: Any, r: Any) -> Tensor:
         """M e."""
@@ -139,7 +140,7 @@ class TranSparseShare(TransR):
         """N of every relation, for each of its matrices."""
         return {"matrix": torch.bincount(triples[:, 1], minlength=self.num_relations)}
 
-    def begin(self, graph: Graph, seed: int) -> None:
+    def init_from_graph(self, graph: Graph, seed: int) -> None:
         """Matrices start as the identity, but for a hundredth of the draw at the other places that are kept."""
         sizes = self.sizes(graph.train.long())
         most = max(1, *(int(n.max()) for n in sizes.values()))
@@ -196,11 +197,11 @@ class TransD(_Translation):
     formula = "−‖h⊥ + r − t⊥‖₂, e⊥ = e + (e_p·e) r_p"
     paper = "Ji et al., ACL 2015"
     patterns = frozenset({"antisymmetry", "inverse", "composition"})
-    kind = "l2"
-    kinds = ("l1",)
+    metric = "l2"
+    other_metrics = ("l1",)
     entity_parts = {"vector": 1, "projection": 1}
     relation_parts = {"vector": 1, "projection": 1}
-    projected = True
+    projects_entities = True
 
     def prepare(self, e: Any, r: Any) -> Tensor:
         """e⊥."""
@@ -219,10 +220,10 @@ class SE(Model):
     formula = "−‖M_head h − M_tail t‖₁, M in R^{d×d}"
     paper = "Bordes et al., AAAI 2011"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition", "subrelation"})
-    kind = "l1"
-    kinds = ("l2",)
+    metric = "l1"
+    other_metrics = ("l2",)
     relation_parts = {"head": lambda dim: dim * dim, "tail": lambda dim: dim * dim}
-    projected = True
+    projects_entities = True
 
     def prepare(self, e: Any, r: Any) -> Tensor:
         """M e, with the matrix of the side that e stands on."""

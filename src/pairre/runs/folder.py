@@ -1,9 +1,9 @@
-"""The run folder: everything a run needs to be resumed, evaluated or queried, each file written whole or not at all.
+"""The run folder: everything that resuming, evaluating and querying a run needs; files are written whole or not at all.
 
 recipe.toml             the resolved recipe, which can itself be run
 run.json                graph name and fingerprint, versions, when
 graph/                  vocabularies and splits as Parquet
-rules.tsv               the rules it follows, if any
+rules.tsv               the rules that training obeys, if any
 checkpoint.safetensors  last weights, optimiser state and progress, for --resume
 model.safetensors       the best weights so far, for evaluate and predict
 log.jsonl               one line a report and a validation
@@ -21,7 +21,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,9 @@ import torch
 from torch import Tensor
 
 from pairre.graph import Graph
-from pairre.models import Model, model_class
+from pairre.models import Model
 from pairre.rules import Rule, read_rules, write_rules
-from pairre.settings.recipe import Recipe, load_recipe
-from pairre.support.device import pick_device
+from pairre.settings import Recipe, load_stored_recipe
 from pairre.support.errors import GraphError, RunError
 from pairre.support.files import disk_error, write_json, write_tensors, write_text
 
@@ -44,62 +43,8 @@ VERSION = 1
 
 
 @dataclass
-class Run:
-    """A trained model with the graph and the recipe it came from: what `evaluate` and `predict` take."""
-
-    graph: Graph
-    recipe: Recipe
-    model: Model
-    history: list[dict[str, Any]] = field(default_factory=list)
-    path: Path | None = None
-    rules: list[Rule] = field(default_factory=list)
-
-    def __repr__(self) -> str:
-        where = self.path or "in memory"
-        return f"Run({self.model.name}, {self.recipe.model.dim} features, {self.graph.name}, {where})"
-
-    def save(self, path: str | Path) -> Path:
-        """Write a run that was trained in memory as a run folder."""
-        folder = RunFolder.create(Path(path), self.graph, self.recipe, self.rules)
-        folder.save_model(self.model)
-        for entry in self.history:
-            folder.append_log(entry)
-        self.path = folder.path
-        return folder.path
-
-
-def load_run(path: str | Path, device: str = "auto") -> Run:
-    """Open a run folder with its best weights."""
-    folder = RunFolder.open(Path(path))
-    recipe, graph = folder.recipe(), folder.graph()
-    model = build_model(graph, recipe, pick_device(device))
-    folder.load_model(model)
-    model.requires_grad_(False)
-    return Run(graph, recipe, model, folder.read_log(), folder.path, folder.rules())
-
-
-def build_model(graph: Graph, recipe: Recipe, device: torch.device) -> Model:
-    """The model of a recipe with its initial weights."""
-    with device:
-        settings = recipe.model
-        model = model_class(settings.name)(
-            graph.num_entities,
-            graph.num_relations,
-            settings.dim,
-            settings.storage,
-            None if settings.norm == "own" else settings.norm,
-            settings.reciprocal,
-            settings.dropout,
-            settings.unit_norm,
-        )
-    model.initialise(recipe.init_range, recipe.train.seed)
-    model.begin(graph, recipe.train.seed)
-    return model
-
-
-@dataclass
 class Progress:
-    """What the loop itself must remember between a stop and a resume, beside the tensors."""
+    """What the training loop must remember between a stop and a resume, beside the tensors."""
 
     step: int = 0
     best_mrr: float = -1.0
@@ -115,13 +60,13 @@ class RunFolder:
 
     @staticmethod
     def check_free(path: Path) -> None:
-        """Refuse a path where something is already."""
+        """Raise RunError if something is at a path already."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise RunError(f"{path}: exists; continue it with --resume, or choose another --out")
 
     @classmethod
     def create(cls, path: Path, graph: Graph, recipe: Recipe, rules: Sequence[Rule] = ()) -> RunFolder:
-        """Make the folder under another name and move it into place, so that it is there whole or not at all."""
+        """Make the folder under another name and move it into place, so that it exists whole or not at all."""
         cls.check_free(path)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:
@@ -142,7 +87,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing folder, checked."""
+        """Return an existing folder; raise RunError if it is not a run folder that this version reads."""
         if not path.is_dir():
             raise RunError(f"{path}: no such run folder; pairre train GRAPH --out {path} makes one")
         folder = cls(path)
@@ -155,7 +100,7 @@ class RunFolder:
         return folder
 
     def description(self) -> dict[str, Any]:
-        """What run.json says."""
+        """Return what run.json says."""
         file = self.path / "run.json"
         try:
             value = json.loads(file.read_text(encoding="utf-8"))
@@ -166,23 +111,23 @@ class RunFolder:
         return value
 
     def recipe(self) -> Recipe:
-        """The resolved recipe."""
-        return load_recipe(self.path / "recipe.toml", note_old_names=False)
+        """Return the resolved recipe."""
+        return load_stored_recipe(self.path / "recipe.toml")
 
     def graph(self) -> Graph:
-        """The graph it was trained on."""
+        """Return the graph that the run was trained on."""
         try:
             return Graph.load(self.path / "graph", str(self.description().get("graph")))
         except (pyarrow.ArrowException, safetensors.SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
             raise GraphError(f"{self.path / 'graph'}: damaged: {str(error).splitlines()[0]}") from error
 
     def rules(self) -> list[Rule]:
-        """The rules it follows."""
+        """Return the rules that the run obeys."""
         file = self.path / "rules.tsv"
         return read_rules(file) if file.exists() else []
 
     def check_same(self, graph: Graph, recipe: Recipe, rules: Sequence[Rule]) -> None:
-        """Refuse to resume with another recipe, another graph or other rules."""
+        """Raise RunError if the recipe, the graph or the rules are not those of the folder."""
         differences = recipe.differences(self.recipe())
         if differences:
             raise RunError(f"{self.path}: made with another recipe ({'; '.join(differences)}); choose another --out")
@@ -194,7 +139,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder; the lock goes with the process, however it ends."""
+        """Lock the folder for this process; the lock ends with the process, however that ends."""
         with (self.path / "lock").open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -209,28 +154,28 @@ class RunFolder:
     # --- weights ---
 
     def save_model(self, model: Model) -> None:
-        """Keep these weights as the best."""
+        """Store the weights of a model as the best ones."""
         write_tensors(self.path / "model.safetensors", model.state_dict())
 
     def load_model(self, model: Model) -> None:
-        """Put the best weights into a model."""
+        """Copy the best weights into a model."""
         tensors, _ = self._load_tensors("model.safetensors")
-        self.put(tensors, dict(model.state_dict()), "model.safetensors")
+        self.copy_into(tensors, dict(model.state_dict()), "model.safetensors")
 
     def save_checkpoint(self, tensors: dict[str, Tensor], progress: Progress) -> None:
-        """Keep all that the next step depends on, in one file."""
+        """Store everything that the next step depends on, in one file."""
         write_tensors(self.path / "checkpoint.safetensors", tensors, {"progress": json.dumps(asdict(progress))})
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], Progress]:
-        """What `save_checkpoint` wrote."""
+        """Return what `save_checkpoint` stored."""
         tensors, metadata = self._load_tensors("checkpoint.safetensors")
         try:
             return tensors, Progress(**json.loads(metadata["progress"]))
         except (KeyError, json.JSONDecodeError, TypeError) as error:
             raise RunError(f"{self.path / 'checkpoint.safetensors'}: corrupted: no progress in it") from error
 
-    def put(self, tensors: dict[str, Tensor], into: dict[str, Tensor], name: str) -> None:
-        """Copy tensors over those of the same names; a missing or misshapen one means a corrupted file."""
+    def copy_into(self, tensors: dict[str, Tensor], into: dict[str, Tensor], name: str) -> None:
+        """Copy tensors into those of the same names; raise RunError if one is missing or has another shape."""
         for key, target in into.items():
             if key not in tensors or tensors[key].shape != target.shape:
                 raise RunError(f"{self.path / name}: corrupted: '{key}' is missing or has another shape")
@@ -250,7 +195,7 @@ class RunFolder:
     # --- log and metrics ---
 
     def append_log(self, entry: dict[str, Any]) -> None:
-        """Add a line to log.jsonl."""
+        """Append an entry to log.jsonl."""
         file = self.path / "log.jsonl"
         try:
             with file.open("a", encoding="utf-8") as log:
@@ -259,7 +204,7 @@ class RunFolder:
             raise disk_error(file, error) from error
 
     def read_log(self) -> list[dict[str, Any]]:
-        """The lines of log.jsonl; a last line cut off by a crash is left out."""
+        """Return the entries of log.jsonl, without a last line that a crash cut off."""
         file = self.path / "log.jsonl"
         entries = []
         for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
@@ -268,7 +213,7 @@ class RunFolder:
         return entries
 
     def cut_log(self, step: int) -> None:
-        """Drop what was logged after a step that is about to be repeated."""
+        """Remove entries after a step that is about to be repeated."""
         kept = [entry for entry in self.read_log() if entry["step"] <= step]
         write_text(self.path / "log.jsonl", "".join(json.dumps(entry) + "\n" for entry in kept))
 
@@ -291,7 +236,7 @@ def _description(graph: Graph, recipe: Recipe) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """What computed a result: for run folders and benchmark files."""
+    """Return the versions that computed a result, for run folders and benchmark files."""
     from pairre import __version__
 
     return {

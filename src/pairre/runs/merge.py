@@ -1,4 +1,4 @@
-"""Runs of PairRE → one run whose scores are the mean of theirs: an ensemble that is itself a model of PairRE."""
+"""Merge runs of PairRE into one whose scores are the mean of theirs: an ensemble that is itself a PairRE model."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import replace
 import torch
 
 from pairre.models.pairre import PairRE
-from pairre.runs.folder import Run
+from pairre.runs.run import Run
 from pairre.support.errors import RunError
 
 
 def merge(runs: Sequence[Run]) -> Run:
-    """Set the vectors of runs on one graph side by side; they may differ in seed, settings and size.
+    """Return a run with the vectors of all runs side by side; they may differ in seed, settings and size.
 
     Distances add up over features, so the mean of K models' distances is the distance of one model: entities
     [ê₁ … ê_K] / √K, which are on the unit sphere again, and relations [r₁ … r_K] / √K.
@@ -34,10 +34,12 @@ def merge(runs: Sequence[Run]) -> Run:
         merged = PairRE(first.graph.num_entities, first.graph.num_relations, dim, reciprocal=first.model.reciprocal)
     scale = len(models) ** -0.5
     with torch.no_grad():
-        entity = [model.prepared(model.entity.float(), "head", None) for model in models]
+        entity = [model.prepare_entities(model.entity.float(), "head", None) for model in models]
         relation = [model.parts("relation", model.relation) for model in models]
         merged.entity.copy_(torch.cat(entity, -1) * scale)
-        merged.relation.copy_(torch.cat([r.head for r in relation] + [r.tail for r in relation], -1) * scale)
+        merged.relation.copy_(
+            torch.cat([r.head_scale for r in relation] + [r.tail_scale for r in relation], -1) * scale
+        )
     merged.requires_grad_(False)
     settings = replace(first.recipe, model=replace(first.recipe.model, dim=dim, storage="float32"))
     shared = first.rules if all(run.rules == first.rules for run in runs) else []

@@ -24,12 +24,12 @@ from typing import Any, Literal
 import torch
 
 from pairre.graph import Graph, load_graph
-from pairre.runs.folder import RunFolder
-from pairre.settings.recipe import Recipe, from_values, resolve
+from pairre.runs import RunFolder
+from pairre.settings import Recipe, from_values, resolve
 from pairre.support.errors import GraphError, MissingExtraError, PairREError, RecipeError, RunError, TrainingError
 from pairre.support.files import disk_error, write_text
 from pairre.support.randomness import key
-from pairre.training.train import TrainingInterruptedError, train
+from pairre.training import TrainingInterruptedError, train
 
 Value = bool | int | float | str
 

@@ -1,8 +1,8 @@
-"""Loops over rows on all cores: a compiled kernel that lets go of the interpreter lock, and a pool of threads.
+"""Run a compiled kernel over rows on all cores, with a pool of threads.
 
 numba's own `parallel=True` is not used: a parallel function that comes from numba's cache was seen to round differently
 from the same function just compiled, so a resumed run would not have ended in the same bits. It also brings a second
-pool of OpenMP threads beside torch's. A plain function is the same either way, and handing out pieces costs little.
+pool of OpenMP threads beside torch's.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Any
 
 import torch
 
-_PIECES = 4  # pieces a thread, so that one that is held up leaves its share to the others
+_PIECES_PER_THREAD = 4  # a thread that is held up leaves its remaining pieces to the others
 
 
-def over_rows(kernel: Callable[..., Any], num_rows: int, *arguments: Any, multiple: int = 1) -> None:
-    """Call kernel(*arguments, start, stop) for pieces of range(num_rows), as many at a time as torch has threads.
+def parallel_for(kernel: Callable[..., Any], num_rows: int, *arguments: Any, multiple: int = 1) -> None:
+    """Call `kernel(*arguments, start, stop)` for pieces of `range(num_rows)`, on as many threads as torch has.
 
-    Pieces start at multiples of `multiple`. Each row must depend on its own number alone, so that pieces do not matter.
+    Pieces start at multiples of `multiple`. The result for a row must not depend on the piece that the row is in, so
+    that results do not depend on the number of threads. The kernel should release the interpreter lock.
     """
     num_threads = torch.get_num_threads()
-    size = -(-num_rows // (_PIECES * num_threads * multiple)) * multiple
-    starts = iter(range(0, num_rows, max(size, 1)))  # shared: whoever is free takes the next piece
+    size = -(-num_rows // (_PIECES_PER_THREAD * num_threads * multiple)) * multiple
+    starts = iter(range(0, num_rows, max(size, 1)))  # shared: whichever thread is free takes the next piece
 
     def work() -> None:
         for start in starts:
@@ -39,7 +40,7 @@ def over_rows(kernel: Callable[..., Any], num_rows: int, *arguments: Any, multip
 
 @cache
 def _pool(num_threads: int) -> ThreadPoolExecutor:
-    """Threads beside the one that asks."""
+    """Return the pool of threads that work beside the calling one."""
     return ThreadPoolExecutor(num_threads - 1, thread_name_prefix="pairre")
 
 

@@ -1,64 +1,102 @@
-"""Scores → a number: every loss has one signature, and the margin belongs here, not to the model.
+"""Losses over the scores of a batch, and the terms that a step adds up.
 
 B positives, K negatives of each. `positive` [B] and `negative` [B, K] are scores; `known` [B, K] marks negatives that
-are true after all and must not count; `weight` [B] sums to 1.
+are true triples and must not count; `weight` [B] sums to 1. The margin belongs to the loss, not to the model.
+
+A new loss is a function of this signature with the decorator `loss`, in this file or in a plug-in.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pairre import kernels
-from pairre.kernels.reference.loss import NEVER
-from pairre.settings.recipe import LossRecipe
+from pairre.kernels import backend
+from pairre.models import Model
+from pairre.settings import registry
+from pairre.settings.recipe import LossRecipe, RegularizerRecipe
+from pairre.training.sampling import SIDES, Batch, Targets
+
+MASKED = -1e30  # the score of a masked negative; finite, so that a row of nothing but known triples stays finite
 
 
 class Loss(Protocol):
-    """What every loss takes."""
+    """The signature of every loss."""
 
     def __call__(
         self, positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe
     ) -> Tensor:
-        """The loss."""
+        """Return the loss of a batch, a scalar."""
 
 
+LOSSES: dict[str, Loss] = {}
+
+
+def loss(name: str, help: str) -> Callable[[Loss], Loss]:
+    """Register a loss under the name that recipes use (`loss.name`), with one line of help."""
+
+    def register(function: Loss) -> Loss:
+        LOSSES[name], registry.LOSSES[name] = function, help
+        return function
+
+    return register
+
+
+@loss("self-adversarial", "binary, negatives weighted by their own scores; the PairRE paper's")
 def self_adversarial(
     positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe
 ) -> Tensor:
-    """½ [−log σ(γ + s) − Σ_i p_i log σ(−γ − s_i)], p = softmax(α s_i) without gradient (Sun et al., ICLR 2019)."""
-    kernels = kernels.backend(negative.device.type)
-    loss: Tensor = kernels.self_adversarial(positive, negative, known, weight, recipe.margin, recipe.temperature)
-    return loss
+    """Return ½ [−log σ(γ + s) − Σ_i p_i log σ(−γ − s_i)], p = softmax(α s_i) without a gradient.
+
+    γ is the margin, α the temperature (Sun et al., ICLR 2019).
+    """
+    margin, temperature = recipe.margin, recipe.temperature
+    kernels = backend(negative.device.type)
+    if kernels.self_adversarial and 0 < negative.shape[1] <= kernels.max_fused_negatives and len(positive):
+        return kernels.self_adversarial(positive, negative, known, weight, margin, temperature)
+    with torch.no_grad():
+        logits = temperature * negative
+        p = (logits if known is None else logits.masked_fill_(known, MASKED)).softmax(dim=1)
+        if known is not None:
+            p.masked_fill_(known, 0)
+    true = F.softplus(-margin - positive)
+    false = (p * F.softplus(margin + negative)).sum(1)
+    return (weight * (true + false)).sum() / 2
 
 
+@loss("cross-entropy", "softmax over the positive and its negatives")
 def cross_entropy(
     positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe
 ) -> Tensor:
-    """−log of the positive's share in a softmax over itself and its negatives, of scores times α."""
+    """Return −log of the probability of the positive in a softmax of scores times the temperature."""
     positive, negative = recipe.temperature * positive, recipe.temperature * negative
     if known is not None:
-        negative = negative.masked_fill(known, NEVER)
+        negative = negative.masked_fill(known, MASKED)
     total = torch.logaddexp(positive, negative.logsumexp(dim=1))
     return (weight * (total - positive)).sum()
 
 
+@loss("margin", "pairwise ranking")
 def margin_ranking(
     positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe
 ) -> Tensor:
-    """Mean over the negatives of max(0, γ − s + s_i) (Bordes et al., 2013)."""
+    """Return the mean over the negatives of max(0, γ − s + s_i) (Bordes et al., 2013)."""
     return (weight * _mean(F.relu(recipe.margin - positive[:, None] + negative), known)).sum()
 
 
+@loss("logistic", "binary, all triples weighted equally")
 def logistic(positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe) -> Tensor:
-    """−log σ(γ + s) − mean_i log σ(−γ − s_i)."""
+    """Return −log σ(γ + s) − mean_i log σ(−γ − s_i)."""
     false = _mean(F.softplus(recipe.margin + negative), known)
     return (weight * (F.softplus(-recipe.margin - positive) + false)).sum()
 
 
+@loss("k-vs-all", "binary over all entities, each query once with all its answers")
 def k_vs_all(
     positive: Tensor,  # noqa: ARG001
     negative: Tensor,
@@ -66,28 +104,82 @@ def k_vs_all(
     weight: Tensor,
     recipe: LossRecipe,
 ) -> Tensor:
-    """Binary cross-entropy over all entities, known ones labelled 1 (Dettmers et al., AAAI 2018), labels smoothed.
+    """Return the binary cross-entropy over all entities, known ones labelled 1 (Dettmers et al., AAAI 2018).
 
-    y = (1 − ε) label + ε / E, logits γ + s. A positive stands for its whole row of labels; the sampler draws one for
-    each pair that is asked about, however many answers it has.
+    Labels are smoothed, y = (1 − ε) label + ε / E; logits are γ + s. A positive stands for its whole row of labels: the
+    sampler draws one for each query, however many answers it has.
     """
-    assert known is not None  # the recipe sees to it
+    assert known is not None  # validation of the recipe ensures it
     labels = known * (1 - recipe.smoothing) + recipe.smoothing / known.shape[1]
     each = F.binary_cross_entropy_with_logits(recipe.margin + negative, labels, reduction="none").mean(1)
     return (weight * each).sum()
 
 
 def _mean(values: Tensor, known: Tensor | None) -> Tensor:
-    """Mean over the negatives that count."""
+    """Return the mean over the negatives that count."""
     if known is None:
         return values.mean(1)
     return values.masked_fill(known, 0).sum(1) / (~known).sum(1).clamp(min=1)
 
 
-LOSSES: dict[str, Loss] = {
-    "self-adversarial": self_adversarial,
-    "cross-entropy": cross_entropy,
-    "margin": margin_ranking,
-    "logistic": logistic,
-    "k-vs-all": k_vs_all,
-}
+# --- the terms of a step ---
+
+
+@dataclass(frozen=True)
+class ScoredBatch:
+    """What loss terms see of a step."""
+
+    batch: Batch
+    targets: Targets
+    stored: dict[str, Tensor]  # rows as gathered, by table
+    ends: Tensor  # [2 B, ·] rows that were scored: anchors, true entities
+    relation: Tensor  # [B, ·] rows that were scored
+    all_relations: Tensor  # [R, ·], or none in steps that do not corrupt relations
+    positive: Tensor  # [B]
+    negative: Tensor  # [B, K]
+
+
+Term = Callable[[ScoredBatch], Tensor]
+
+
+class EntityTerm:
+    """The loss over corrupted entities."""
+
+    def __init__(self, recipe: LossRecipe) -> None:
+        self.loss, self.recipe = LOSSES[recipe.name], recipe
+
+    def __call__(self, scored: ScoredBatch) -> Tensor:
+        """Return the loss of positives against their negatives."""
+        targets = scored.targets
+        return self.loss(scored.positive, scored.negative, targets.known, weight=targets.weight, recipe=self.recipe)
+
+
+class RelationTerm:
+    """The same loss over all relations between the two entities of a positive."""
+
+    def __init__(self, recipe: LossRecipe, model: Model, num_sides: int) -> None:
+        self.loss, self.recipe, self.model = LOSSES[recipe.name], recipe, model
+        self.weight = (
+            recipe.relation_weight * len(SIDES) / num_sides
+        )  # what one side leaves out, the other makes up for
+
+    def __call__(self, scored: ScoredBatch) -> Tensor:
+        """Return the weighted loss of positives against all relations."""
+        batch, targets = scored.batch, scored.targets
+        negative = self.model.score_relation_rows(batch.side, scored.ends, scored.all_relations)
+        value = self.loss(scored.positive, negative, targets.known_relations, weight=targets.weight, recipe=self.recipe)
+        return self.weight * value
+
+
+class Regularizer:
+    """A penalty: weight × mean over the batch of Σ |x|² (l2) or Σ |x|³ (n3) of the parameters of its triples."""
+
+    def __init__(self, recipe: RegularizerRecipe) -> None:
+        self.weight, self.power = recipe.weight, 2 if recipe.name == "l2" else 3
+
+    def __call__(self, scored: ScoredBatch) -> Tensor:
+        """Return the penalty of the anchors, true entities and relations of a batch."""
+        size = len(scored.positive)
+        ends, relation = scored.stored["entity"][: 2 * size], scored.relation
+        total = ends.abs().pow(self.power).sum() + relation.abs().pow(self.power).sum()
+        return self.weight * total / size

@@ -1,7 +1,7 @@
-"""Positives → candidates: which triples a step sees, which side it corrupts, with what, and what must not count.
+"""Which triples a step learns from, which side it corrupts, with which negatives, and which of them must not count.
 
-B positives a step, K negatives of each, S sets of negatives, E entities. Everything is a function of (seed, step), the
-same on every device.
+B positives a step, K negatives of each, S sets of negatives, E entities, R relations. Everything is a function of
+(seed, step), the same on every device.
 """
 
 from __future__ import annotations
@@ -11,116 +11,181 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pairre import kernels
 from pairre.graph import Graph, Side
-from pairre.graph.index import COLUMN, KnownTriples
-from pairre.kernels.reference.batch import Plan
+from pairre.graph.index import COLUMN
+from pairre.kernels import BatchPlan, backend
+from pairre.models import Chunked, Model, Negatives, Own, Shared
 from pairre.settings.recipe import LossRecipe, Recipe
 from pairre.support.randomness import key
 
-SIDES: tuple[Side, Side] = ("tail", "head")
+SIDES: tuple[Side, Side] = ("tail", "head")  # corrupted by even and by odd steps
 
 
 @dataclass(frozen=True)
 class Batch:
     """What one step learns from."""
 
+    side: Side  # that is corrupted
     anchor: Tensor  # [B] int64: the entity that is kept
-    true: Tensor  # [B] int64: the entity that the negatives replace
+    true: Tensor  # [B] int64: the entity that negatives replace
     relation: Tensor  # [B] int64
     weight: Tensor  # [B]
-    side: Side  # the side that is corrupted
-    negatives: Tensor  # [S, K] entities, one row for each set
-    share: int  # consecutive positives that share a set
+    candidates: Tensor  # [S, K] int64: sets of negatives, each shared by consecutive positives
+    entity_ids: Tensor  # [2 B + M] int64: anchors, true entities, and each row of negatives that is gathered
+    negatives: Negatives  # how the rows of negatives belong to positives
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the loss knows about a batch."""
+
+    weight: Tensor  # [B], sums to 1
+    known: Tensor | None  # [B, K] bool: negatives that must not count
+    known_relations: Tensor | None  # [B, R] bool: relations that hold between the two entities
 
 
 class Sampler:
     """Draws the batch of any step, given its number alone."""
 
-    def __init__(self, graph: Graph, recipe: Recipe, device: torch.device) -> None:
-        self.filter = recipe.sampling.filter
-        self.kernels = kernels.backend(device.type)
-        self.num_negatives = recipe.sampling.negatives  # 0: all entities
-        self.known: KnownTriples = graph.known_train.to(device)
+    def __init__(self, graph: Graph, recipe: Recipe, model: type[Model], device: torch.device) -> None:
+        self.filter, self.num_negatives = recipe.sampling.filter, recipe.sampling.negatives  # 0 means all entities
+        self.kernels = backend(device.type)
+        self.num_entities, self.num_relations = graph.num_entities, graph.num_relations
+        self.indexes = {side: graph.known_train.side(side, device) for side in SIDES}
         triples = graph.train.to(device)
-        whole_rows = recipe.loss.name == "k-vs-all"
-        positives = {side: self._questions(side) if whole_rows else triples for side in SIDES}
+        k_vs_all = recipe.loss.name == "k-vs-all"
+        positives = {side: self._one_triple_per_query(side) if k_vs_all else triples for side in SIDES}
         self.batch_size = min(recipe.train.batch, *map(len, positives.values()))
-        self.share = recipe.sampling.chunk_size or self.batch_size
+        self.chunk_size = recipe.sampling.chunk_size or self.batch_size
         if self.num_negatives == 0:
-            self.share = self.batch_size
-            self.everyone = torch.arange(graph.num_entities, device=device)[None]
-        self.kind = _type_ranges(graph).to(device) if recipe.sampling.same_type else None
-        self.relations = torch.arange(graph.num_relations, device=device)
-        num_sets = -(-self.batch_size // self.share)
-        alike = not whole_rows and recipe.loss.query_balance == 0  # then the weights of both sides are kept once
+            self.chunk_size = self.batch_size
+            self.all_entities = torch.arange(graph.num_entities, device=device)[None]
+        shared = self.chunk_size >= self.batch_size > graph.num_relations
+        self.group_relations = model.projects_entities and shared
+        self.type_ranges = _type_ranges(graph).to(device) if recipe.sampling.same_type else None
+        self.all_relations = torch.arange(graph.num_relations, device=device)
+        self.relation_sides = relation_sides(recipe, model)
+        if self.relation_sides:
+            self.indexes["relation"] = graph.known_train.side("relation", device)
+        self.plans = self._plans(graph, recipe, positives, k_vs_all)
+
+    def _plans(
+        self, graph: Graph, recipe: Recipe, positives: dict[Side, Tensor], k_vs_all: bool
+    ) -> dict[Side, BatchPlan]:
+        num_sets = -(-self.batch_size // self.chunk_size)
         tails = self._weights(positives["tail"], "tail", recipe.loss)
-        heads = tails if alike else self._weights(positives["head"], "head", recipe.loss)
-        weights = {"tail": tails, "head": heads}
-        self.plans = {
-            side: Plan(
-                triples=drawn,
-                weight=weights[side],
-                batch=self.batch_size,
+        same = not k_vs_all and recipe.loss.query_balance == 0  # then the weights of both sides are stored once
+        heads = tails if same else self._weights(positives["head"], "head", recipe.loss)
+        return {
+            side: BatchPlan(
+                triples=positives[side],
+                weight=weight,
+                batch_size=self.batch_size,
                 num_negatives=num_sets * self.num_negatives,
                 num_entities=graph.num_entities,
-                order=key(recipe.train.seed, "order"),
-                negatives=key(recipe.train.seed, "negatives"),
+                order_stream=key(recipe.train.seed, "order"),
+                negatives_stream=key(recipe.train.seed, "negatives"),
             )
-            for side, drawn in positives.items()
+            for side, weight in zip(SIDES, (tails, heads), strict=True)
         }
 
-    def _questions(self, side: Side) -> Tensor:
-        """One triple [P, 3] for each pair that is asked about: its row of labels has the others.
+    def _one_triple_per_query(self, side: Side) -> Tensor:
+        """Return one triple [P, 3] for each query of a side; its row of labels has the other answers.
 
-        The same one in every epoch, so that a regulariser sees no other.
+        It is the same one in every epoch, so that a regulariser sees no other.
         """
-        index = self.known.side(side)
-        asked = torch.stack([index.pair_keys // index.num_second, index.pair_keys % index.num_second], 1)
-        triples = torch.cat([asked.int(), index.members[index.offsets[:-1], None]], 1)
+        index = self.indexes[side]
+        pairs = torch.stack([index.pair_keys // index.num_second, index.pair_keys % index.num_second], 1)
+        triples = torch.cat([pairs.int(), index.members[index.offsets[:-1], None]], 1)
         return triples if side == "tail" else triples.flip(1)
 
     def _weights(self, triples: Tensor, side: Side, recipe: LossRecipe) -> Tensor:
-        """What each positive counts in steps that corrupt `side`."""
+        """Return the weight of each positive in steps that corrupt `side`."""
         parts = []
         for part in torch.split(triples, 1 << 24):
             weight = torch.ones(len(part), dtype=torch.float64, device=part.device)  # the same on every device
             if recipe.subsampling:
-                weight /= (self.known.count(part, "tail") + self.known.count(part, "head") + 6).double().sqrt()
+                weight /= (self.indexes["tail"].count(part) + self.indexes["head"].count(part) + 6).double().sqrt()
             if recipe.query_balance:
-                weight /= self.known.count(part, side).double().pow(recipe.query_balance)
+                weight /= self.indexes[side].count(part).double().pow(recipe.query_balance)
             parts.append(weight.float())
         return torch.cat(parts)
 
-    def batch(self, side: Side, clock: Tensor) -> Batch:
-        """The batch of step `clock`, which corrupts `side`: tails on even steps, heads on odd ones."""
+    def draw(self, side: Side, step: Tensor) -> Batch:
+        """Return the batch of a step, which corrupts `side`: tails on even steps, heads on odd ones."""
         plan = self.plans[side]
-        drawn = self.kernels.draw(plan, COLUMN[side], clock)
-        anchor, true, negatives = torch.split(drawn.entities, [self.batch_size, self.batch_size, plan.num_negatives])
-        candidates = negatives.view(-1, self.num_negatives) if self.num_negatives else self.everyone
-        if self.kind is not None:  # a number below E, brought into the range of a type
-            first, size = self.kind[:, true, None]
+        drawn = self.kernels.draw_batch(plan, COLUMN[side], step)
+        anchor, true, flat = torch.split(drawn.entities, [self.batch_size, self.batch_size, plan.num_negatives])
+        candidates = flat.view(-1, self.num_negatives) if self.num_negatives else self.all_entities
+        if self.type_ranges is not None:  # a number below E, scaled to the range of a type
+            first, size = self.type_ranges[:, true, None]
             candidates = first + candidates * size // plan.num_entities
-        return Batch(anchor, true, drawn.relation, drawn.weight, side, candidates, self.share)
+        rows, negatives = self._lay_out(candidates, drawn.relation)
+        entity_ids = torch.cat([anchor, true, rows])
+        return Batch(side, anchor, true, drawn.relation, drawn.weight, candidates, entity_ids, negatives)
 
-    def known_mask(self, batch: Batch) -> Tensor | None:
-        """Which negatives [B, K] must not count: training triples, and among all entities the positive itself."""
+    def _lay_out(self, candidates: Tensor, relation: Tensor) -> tuple[Tensor, Negatives]:
+        """Return the ids of negatives whose rows are gathered, and how they belong to positives."""
+        if self.chunk_size == 1:  # rows that several positives drew are gathered once
+            rows, positions = distinct(candidates, self.num_entities)
+            return rows, Own(positions)
+        if len(candidates) > 1:
+            return candidates.flatten(), Chunked(len(candidates), self.chunk_size)
+        groups = relation_groups(relation, self.num_relations) if self.group_relations else None
+        return candidates[0], Shared(groups)
+
+    def targets(self, batch: Batch) -> Targets:
+        """Return what the loss knows about a batch: normalised weights, and which candidates are known triples."""
+        known = relations = None
         if self.filter:
-            index = self.known.side(batch.side)
-            mask: Tensor = self.kernels.known_mask(index, batch.anchor, batch.relation, batch.negatives, batch.share)
-            return mask
-        return batch.negatives == batch.true[:, None] if self.num_negatives == 0 else None
+            index = self.indexes[batch.side]
+            known = self.kernels.known_mask(index, batch.anchor, batch.relation, batch.candidates, self.chunk_size)
+        elif self.num_negatives == 0:
+            known = batch.candidates == batch.true[:, None]
+        if batch.side in self.relation_sides:
+            ends = (batch.anchor, batch.true) if batch.side == "tail" else (batch.true, batch.anchor)
+            index = self.indexes["relation"]
+            relations = self.kernels.known_mask(index, *ends, self.all_relations[None], self.batch_size)
+        return Targets(batch.weight / batch.weight.sum(), known, relations)
 
-    def known_relations(self, batch: Batch) -> Tensor:
-        """Which relations [B, R] hold in train between the entities of a positive: its own and perhaps others."""
-        ends = (batch.anchor, batch.true) if batch.side == "tail" else (batch.true, batch.anchor)
-        index = self.known.side("relation")
-        mask: Tensor = self.kernels.known_mask(index, *ends, self.relations[None], self.batch_size)
-        return mask
+
+def relation_sides(recipe: Recipe, model: type[Model]) -> tuple[Side, ...]:
+    """Return the sides whose steps corrupt relations, too.
+
+    Where both sides score a triple alike, one of them is enough, which is half of the work.
+    """
+    if not recipe.loss.relation_weight:
+        return ()
+    reciprocal = recipe.model.reciprocal or model.tail_queries_only
+    return SIDES if reciprocal or model.sides_differ else SIDES[:1]
+
+
+def distinct(ids: Tensor, num_ids: int) -> tuple[Tensor, Tensor]:
+    """Return each id once, filled up with −1 to a size that does not depend on them, and the position of each there."""
+    flat = ids.flatten()
+    size = min(len(flat), num_ids)
+    if num_ids <= 8 * len(flat):  # then a pass over every id costs less than a sort
+        present = flat.new_zeros(num_ids).index_fill_(0, flat, 1)
+        slot = present.cumsum(0) - 1
+        every = torch.arange(num_ids, device=flat.device)
+        rows = flat.new_full((size + 1,), -1).scatter_(0, torch.where(present > 0, slot, size), every)
+        return rows[:size], slot[flat].view(ids.shape)
+    ordered, order = flat.sort(stable=True)
+    slot = torch.cat([flat.new_zeros(1), (ordered[1:] != ordered[:-1]).long()]).cumsum(0)
+    rows = flat.new_full((size,), -1).scatter_(0, slot, ordered)
+    return rows, torch.empty_like(flat).scatter_(0, order, slot).view(ids.shape)
+
+
+def relation_groups(relations: Tensor, num_relations: int) -> tuple[Tensor, Tensor]:
+    """Return the first position of each distinct relation, filled up to a fixed size, and the number of each."""
+    rows, number = distinct(relations, num_relations)
+    positions = torch.arange(len(relations), device=relations.device)
+    first = torch.zeros_like(rows).scatter_reduce_(0, number, positions, "amin", include_self=False)
+    return first, number
 
 
 def _type_ranges(graph: Graph) -> Tensor:
-    """Where the type of each entity begins, and how many entities it has; [2, E] int64."""
+    """Return where the type of each entity begins, and how many entities it has; [2, E] int64."""
     first = torch.tensor(list(graph.types.values()))
     sizes = torch.diff(first, append=torch.tensor([graph.num_entities]))
     return torch.stack([first, sizes]).repeat_interleave(sizes, 1)

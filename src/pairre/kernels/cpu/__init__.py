@@ -1,24 +1,24 @@
-"""Kernels for the CPU, in numba; what is not worth one comes from the reference."""
+"""Kernels for the CPU, compiled by numba; an operation that is not worth a kernel is that of the reference."""
 
-from pairre.kernels.cpu.compare import compare, pairs
-from pairre.kernels.cpu.count import count_above, true_scores
-from pairre.kernels.cpu.rows import adagrad_rows, adam_rows, group, read_adam, read_rows, settle
-from pairre.kernels.reference.batch import draw, known_mask
-from pairre.kernels.reference.loss import self_adversarial, unit_rows
+from functools import partial
 
-__all__ = [
-    "adagrad_rows",
-    "adam_rows",
-    "compare",
-    "count_above",
-    "draw",
-    "group",
-    "known_mask",
-    "pairs",
-    "read_adam",
-    "read_rows",
-    "self_adversarial",
-    "settle",
-    "true_scores",
-    "unit_rows",
-]
+import torch.nn.functional as F
+
+from pairre.kernels.backend import Backend
+from pairre.kernels.cpu import batch, ranks, rows, scores
+
+
+class CpuBackend(Backend):
+    """The operations with kernels for the CPU."""
+
+    score_candidates = staticmethod(scores.score_candidates)
+    true_scores = staticmethod(ranks.true_scores)
+    count_above = staticmethod(ranks.count_above)
+    unit_rows = staticmethod(partial(F.normalize, dim=-1))
+    group_ids = staticmethod(rows.group_ids)
+    gather_adam = staticmethod(rows.gather_adam)
+    update_adam = staticmethod(rows.update_adam)
+    flush_adam = staticmethod(rows.flush_adam)
+    update_adagrad = staticmethod(rows.update_adagrad)
+    draw_batch = staticmethod(batch.draw_batch)
+    known_mask = staticmethod(batch.known_mask)

@@ -1,32 +1,35 @@
-"""Rows of a table on the CPU, as `reference/rows.py` defines them."""
+"""Gather and update rows of a table on the CPU, as `reference/rows.py` defines it."""
 
-# Kernels carry no types: numba and Triton find them out.
-# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+# Kernels carry no types: numba infers them.
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numba
 import numpy as np
+import torch
 from torch import Tensor
 
 from pairre.kernels.reference import rows as reference
-from pairre.kernels.reference.rows import BETA1, BETA2, EPS, LONGEST, AdamTable, Groups, group, read_rows, wide
-from pairre.support.threads import over_rows
+from pairre.kernels.reference.rows import BETA1, BETA2, EPS, MAX_CATCH_UP, AdamState, IdGroups
+from pairre.kernels.reference.scores import HALF
+from pairre.support.threads import parallel_for
 
-__all__ = ["adagrad_rows", "adam_rows", "group", "read_adam", "read_rows", "settle"]
 _kernel = numba.njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}, cache=True)
 
 
 @_kernel
-def _settle(table, mean, square, seen, rates, rows, now, constants, start, stop):
-    """Have rows catch up with the steps they missed."""
+def _catch_up_kernel(table, mean, square, seen, rates, rows, now, constants, start, stop):
+    """Apply to rows the updates of the steps that they missed."""
     beta1, beta2, eps = constants
     real = table.dtype.type
     for u in range(start, stop):
         i = rows[u]
         if i < 0 or seen[i] < 0:
             continue
-        end = min(now, seen[i] + LONGEST)
+        end = min(now, seen[i] + MAX_CATCH_UP)
         for j in range(seen[i], end):
             rate, root = real(rates[j, 0]), real(rates[j, 1])
             for k in range(table.shape[1]):
@@ -81,66 +84,78 @@ def _adagrad(table, square, rows, starts, order, gradient, lr, eps, start, stop)
             table[i, k] -= rate * total[k]
 
 
-def _starts(groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct ids, and where each begins in the order, with the end."""
-    ids = groups.ids.numpy()
-    starts = np.flatnonzero(np.diff(ids, prepend=ids[:1] - 1))
-    return ids[starts], np.append(starts, len(ids))
+@dataclass(frozen=True)
+class CpuIdGroups(IdGroups):
+    """Groups of equal ids, with the distinct ids and where the run of each begins."""
+
+    rows: np.ndarray  # [distinct ids]
+    starts: np.ndarray  # [distinct ids + 1]
 
 
-def _settled(adam: AdamTable, rows: np.ndarray, clock: Tensor) -> None:
+def group_ids(ids: Tensor) -> IdGroups:
+    """Return what `reference.group_ids` returns."""
+    ordered, order = ids.sort(stable=True)
+    values = ordered.numpy()
+    starts = np.flatnonzero(np.diff(values, prepend=values[:1] - 1))
+    ends = torch.searchsorted(ordered, ordered, right=True)
+    return CpuIdGroups(ordered, order, ends, values[starts], np.append(starts, len(values)))
+
+
+def _catch_up(adam: AdamState, rows: np.ndarray, step: Tensor) -> None:
+    """Apply to rows, in place, the updates that were deferred."""
     if adam.seen is not None:
         real = adam.table.numpy().dtype.type
         constants = (real(BETA1), real(BETA2), real(EPS))
         arrays = [t.numpy() for t in (adam.table, adam.mean, adam.square, adam.seen, adam.rates)]
-        over_rows(_settle, len(rows), *arrays, rows, int(clock), constants)
+        parallel_for(_catch_up_kernel, len(rows), *arrays, rows, int(step), constants)
 
 
-def _half(table: Tensor) -> bool:
-    """Half precision is left to the reference: numba does not know it."""
-    return table.dtype != wide(table.dtype)
+# numba does not know half precision, so that tables stored in it are left to the reference.
 
 
-def settle(adam: AdamTable, clock: Tensor) -> None:
-    """As `reference.settle`."""
-    if _half(adam.table):
-        reference.settle(adam, clock)
+def flush_adam(adam: AdamState, step: Tensor) -> None:
+    """Do what `reference.flush_adam` does."""
+    if adam.table.dtype in HALF:
+        reference.flush_adam(adam, step)
     else:
-        _settled(adam, np.arange(len(adam.table)), clock)
+        _catch_up(adam, np.arange(len(adam.table)), step)
 
 
-def read_adam(adam: AdamTable, ids: Tensor, groups: Groups, clock: Tensor) -> Tensor:
-    """As `reference.read_adam`; the rows that are read catch up for good."""
-    if _half(adam.table):
-        return reference.read_adam(adam, ids, groups, clock)
-    if adam.seen is not None:
-        _settled(adam, _starts(groups)[0], clock)
-    return read_rows(adam.table, ids)
+def gather_adam(adam: AdamState, ids: Tensor, groups: IdGroups, step: Tensor) -> Tensor:
+    """Return what `reference.gather_adam` returns; the rows that are gathered catch up for good."""
+    if adam.table.dtype in HALF:
+        return reference.gather_adam(adam, ids, groups, step)
+    assert isinstance(groups, CpuIdGroups)
+    _catch_up(adam, groups.rows, step)
+    return adam.table[ids.clamp(min=0)] * (ids >= 0)[:, None]
 
 
-def adam_rows(adam: AdamTable, groups: Groups, values: Tensor, gradient: Tensor, clock: Tensor) -> None:
-    """As `reference.adam_rows`."""
-    if _half(adam.table):
-        reference.adam_rows(adam, groups, values, gradient, clock)
+def update_adam(adam: AdamState, groups: IdGroups, values: Tensor, gradient: Tensor, step: Tensor) -> None:
+    """Do what `reference.update_adam` does."""
+    if adam.table.dtype in HALF:
+        reference.update_adam(adam, groups, values, gradient, step)
         return
-    rows, starts = _starts(groups)
-    _settled(adam, rows, clock)
+    assert isinstance(groups, CpuIdGroups)
+    rows, starts = groups.rows, groups.starts
     real = adam.table.numpy().dtype.type
-    rate, root = adam.rates[int(clock)].tolist()
+    rate, root = adam.rates[int(step)].tolist()
     arrays = [t.numpy() for t in (adam.table, adam.mean, adam.square)]
     sources = (rows, starts, groups.order.numpy(), gradient.contiguous().numpy())
     constants = (real(BETA1), real(BETA2), real(EPS))
-    over_rows(_adam, len(rows), *arrays, *sources, real(rate), real(root), constants)
+    parallel_for(_adam, len(rows), *arrays, *sources, real(rate), real(root), constants)
     if adam.seen is not None:
-        adam.seen.numpy()[rows[rows >= 0]] = int(clock) + 1
+        adam.seen.numpy()[rows[rows >= 0]] = int(step) + 1
 
 
-def adagrad_rows(table: Tensor, square: Tensor, rates: Tensor, groups: Groups, gradient: Tensor, clock: Tensor) -> None:
-    """As `reference.adagrad_rows`."""
-    if _half(table):
-        reference.adagrad_rows(table, square, rates, groups, gradient, clock)
+def update_adagrad(
+    table: Tensor, square: Tensor, rates: Tensor, groups: IdGroups, gradient: Tensor, step: Tensor
+) -> None:
+    """Do what `reference.update_adagrad` does."""
+    if table.dtype in HALF:
+        reference.update_adagrad(table, square, rates, groups, gradient, step)
         return
-    rows, starts = _starts(groups)
+    assert isinstance(groups, CpuIdGroups)
+    rows, starts = groups.rows, groups.starts
     real = table.numpy().dtype.type
     arrays = (table.numpy(), square.numpy(), rows, starts, groups.order.numpy(), gradient.contiguous().numpy())
-    over_rows(_adagrad, len(rows), *arrays, real(rates[int(clock), 0]), real(1e-10))
+    parallel_for(_adagrad, len(rows), *arrays, real(rates[int(step), 0]), real(1e-10))

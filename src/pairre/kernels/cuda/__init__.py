@@ -4,27 +4,29 @@ import os
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # a product and a sum are one instruction, in later versions too
 
-from pairre.kernels.cuda.batch import draw, known_mask
-from pairre.kernels.cuda.compare import pairs
-from pairre.kernels.cuda.loss import self_adversarial, unit_rows
-from pairre.kernels.cuda.pairre import pairre_scores
-from pairre.kernels.cuda.rows import adagrad_rows, adam_rows, group, read_adam, read_rows, settle
-from pairre.kernels.cuda.scores import compare, count_above, true_scores
+from pairre.kernels.backend import Backend
+from pairre.kernels.cuda import batch, loss, pairre, rows, scores
 
-__all__ = [
-    "adagrad_rows",
-    "adam_rows",
-    "compare",
-    "count_above",
-    "draw",
-    "group",
-    "known_mask",
-    "pairre_scores",
-    "pairs",
-    "read_adam",
-    "read_rows",
-    "self_adversarial",
-    "settle",
-    "true_scores",
-    "unit_rows",
-]
+
+class CudaBackend(Backend):
+    """The operations with kernels for CUDA devices: all of them."""
+
+    score_candidates = staticmethod(scores.score_candidates)
+    score_pairs = staticmethod(scores.score_pairs)
+    true_scores = staticmethod(scores.true_scores)
+    count_above = staticmethod(scores.count_above)
+    unit_rows = staticmethod(loss.unit_rows)
+    group_ids = staticmethod(rows.group_ids)
+    gather_rows = staticmethod(rows.gather_rows)
+    gather_adam = staticmethod(rows.gather_adam)
+    update_adam = staticmethod(rows.update_adam)
+    flush_adam = staticmethod(rows.flush_adam)
+    update_adagrad = staticmethod(rows.update_adagrad)
+    draw_batch = staticmethod(batch.draw_batch)
+    known_mask = staticmethod(batch.known_mask)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.self_adversarial = loss.self_adversarial
+        self.max_fused_negatives = loss.MAX_NEGATIVES
+        self.pairre_batch_scores = pairre.pairre_batch_scores

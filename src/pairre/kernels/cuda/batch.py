@@ -1,6 +1,6 @@
-"""The batch of a step on a CUDA device, as `reference/batch.py` defines it: nothing stored, nothing from the host."""
+"""Draw the batch of a step and mark known triples on a CUDA device, as `reference/batch.py` defines it."""
 
-# Kernels carry no types: numba and Triton find them out.
+# Kernels carry no types: Triton infers them.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pairre.graph.index import SideIndex
-from pairre.kernels.reference.batch import Draw, Plan
+from pairre.kernels.reference.batch import BatchPlan, DrawnBatch
 from pairre.support.randomness import GOLDEN, MIX1, MIX2, ROUNDS, grid
 
 _GOLDEN, _MIX1, _MIX2 = tl.constexpr(GOLDEN), tl.constexpr(MIX1 % 2**64), tl.constexpr(MIX2 % 2**64)
@@ -20,7 +20,7 @@ _BLOCK = 128
 
 @triton.jit
 def _bits(stream, counter):
-    """`randomness.bits`, as unsigned integers."""
+    """Return `randomness.bits` as unsigned integers."""
     x = (stream + (counter + 1) * _GOLDEN).to(tl.uint64, bitcast=True)
     x = (x ^ (x >> 30)) * _MIX1
     x = (x ^ (x >> 27)) * _MIX2
@@ -29,7 +29,7 @@ def _bits(stream, counter):
 
 @triton.jit
 def _integers(stream, counter, below):
-    """`randomness.integers`."""
+    """Return `randomness.integers`."""
     x = _bits(stream, counter)
     below = below.to(tl.uint64)
     return (((x >> 32) * below + ((x & 0xFFFFFFFF) * below >> 32)) >> 32).to(tl.int64)
@@ -37,7 +37,7 @@ def _integers(stream, counter, below):
 
 @triton.jit
 def _shift(stream, place, rows, columns, ROUNDS: tl.constexpr):
-    """`randomness.permute`, once over the grid."""
+    """Return one pass of `randomness.permute` over the grid."""
     row, column = place // columns, place % columns
     for i in tl.static_range(ROUNDS):
         row += _integers(stream, 2 * i + 2 * ROUNDS * column, rows)
@@ -49,12 +49,12 @@ def _shift(stream, place, rows, columns, ROUNDS: tl.constexpr):
 
 @triton.jit(do_not_specialize=["num", "batch", "num_negatives", "num_entities", "rows", "columns"])
 def _draw(
-    TRIPLES, TRIPLE_WEIGHT, CLOCK, ENTITIES, RELATION, WEIGHT, order, negatives,
+    TRIPLES, TRIPLE_WEIGHT, STEP, ENTITIES, RELATION, WEIGHT, order, negatives,
     num, batch, num_negatives, num_entities, rows, columns,
     TAIL: tl.constexpr, ROUNDS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The first programs pick triples, the others negatives."""
-    step = tl.load(CLOCK)
+    """Draw triples in the first programs, negatives in the others."""
+    step = tl.load(STEP)
     programs = tl.cdiv(batch, BLOCK)
     if tl.program_id(0) < programs:
         ru = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -79,18 +79,18 @@ def _draw(
         tl.store(ENTITIES + 2 * batch + ru, chosen, mask=ru < num_negatives)
 
 
-def draw(plan: Plan, corrupted: int, clock: Tensor) -> Draw:
-    """As `reference.draw`."""
-    device, batch = plan.triples.device, plan.batch
-    result = Draw(
+def draw_batch(plan: BatchPlan, corrupted: int, step: Tensor) -> DrawnBatch:
+    """Return what `reference.draw_batch` returns."""
+    device, batch = plan.triples.device, plan.batch_size
+    result = DrawnBatch(
         torch.empty(2 * batch + plan.num_negatives, dtype=torch.int64, device=device),
         torch.empty(batch, dtype=torch.int64, device=device),
         torch.empty(batch, device=device),
     )
     programs = triton.cdiv(batch, _BLOCK) + triton.cdiv(plan.num_negatives, _BLOCK)
     _draw[(programs,)](
-        *(plan.triples, plan.weight, clock, result.entities, result.relation, result.weight),
-        *(plan.order, plan.negatives, len(plan.triples), batch, plan.num_negatives, plan.num_entities),
+        *(plan.triples, plan.weight, step, result.entities, result.relation, result.weight),
+        *(plan.order_stream, plan.negatives_stream, len(plan.triples), batch, plan.num_negatives, plan.num_entities),
         *grid(len(plan.triples)),
         TAIL=corrupted == 2,
         ROUNDS=ROUNDS,
@@ -99,14 +99,14 @@ def draw(plan: Plan, corrupted: int, clock: Tensor) -> Draw:
     return result
 
 
-@triton.jit(do_not_specialize=["num_pairs", "num_second", "share"])
+@triton.jit(do_not_specialize=["num_pairs", "num_second", "chunk_size"])
 def _known_mask(
-    KEYS, OFFSETS, MEMBERS, KEPT, RELATION, CANDIDATES, OUT, num_pairs, num_second, share, K, BK: tl.constexpr
+    KEYS, OFFSETS, MEMBERS, ANCHOR, RELATION, CANDIDATES, OUT, num_pairs, num_second, chunk_size, K, BK: tl.constexpr
 ):
     """Look the pair up among all pairs, then each candidate among the members of the pair."""
     b = tl.program_id(0).to(tl.int64)
     rk = tl.program_id(1) * BK + tl.arange(0, BK)
-    key = tl.load(KEPT + b) * num_second + tl.load(RELATION + b)
+    key = tl.load(ANCHOR + b) * num_second + tl.load(RELATION + b)
     low, high = tl.full([], 0, tl.int64), num_pairs.to(tl.int64)
     while low < high:
         middle = (low + high) // 2
@@ -117,7 +117,7 @@ def _known_mask(
     there = there & (tl.load(KEYS + low, mask=there, other=-1) == key)
     first = tl.load(OFFSETS + low, mask=there, other=0)
     last = tl.load(OFFSETS + low + 1, mask=there, other=0)
-    candidate = tl.load(CANDIDATES + b // share * K + rk, mask=rk < K, other=0)
+    candidate = tl.load(CANDIDATES + b // chunk_size * K + rk, mask=rk < K, other=0)
     lower = first + tl.zeros([BK], tl.int64)
     size = last - first
     while size > 0:  # all candidates halve the same range: the first place that is not below the candidate
@@ -130,15 +130,15 @@ def _known_mask(
     tl.store(OUT + b * K + rk, found.to(tl.int8), mask=rk < K)
 
 
-def known_mask(index: SideIndex, kept: Tensor, relation: Tensor, candidates: Tensor, share: int) -> Tensor:
-    """As `reference.known_mask`."""
+def known_mask(index: SideIndex, anchor: Tensor, relation: Tensor, candidates: Tensor, chunk_size: int) -> Tensor:
+    """Return what `reference.known_mask` returns."""
     num = candidates.shape[1]
-    out = torch.empty(len(kept), num, dtype=torch.bool, device=kept.device)
+    out = torch.empty(len(anchor), num, dtype=torch.bool, device=anchor.device)
     if out.numel():
         block = min(1024, triton.next_power_of_2(num))
-        _known_mask[(len(kept), triton.cdiv(num, block))](
-            *(index.pair_keys, index.offsets, index.members, kept, relation, candidates, out.view(torch.int8)),
-            *(len(index.pair_keys), index.num_second, share, num),
+        _known_mask[(len(anchor), triton.cdiv(num, block))](
+            *(index.pair_keys, index.offsets, index.members, anchor, relation, candidates, out.view(torch.int8)),
+            *(len(index.pair_keys), index.num_second, chunk_size, num),
             BK=block,
             num_warps=max(1, min(8, block // 128)),
         )

@@ -1,6 +1,6 @@
 """The loss of the paper and the normalisation of rows on a CUDA device: one launch forward, one backward."""
 
-# Kernels carry no types: numba and Triton find them out.
+# Kernels carry no types: Triton infers them.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pairre.kernels import reference
-
-_MOST = 32768  # negatives that a program holds; beyond, plain PyTorch
+MAX_NEGATIVES = 32768  # that one program holds
 
 
 @triton.jit
@@ -28,7 +26,7 @@ def _self_adversarial(
     POSITIVE, NEGATIVE, KNOWN, WEIGHT, UPSTREAM, LOSS, DP, DN, K, margin, temperature,
     FILTER: tl.constexpr, BACKWARD: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """One positive with its negatives; forward its share of the loss, backward the gradients."""
+    """Compute the loss of one positive and its negatives, or with BACKWARD its gradients."""
     b = tl.program_id(0).to(tl.int64)
     rk = tl.arange(0, BK)
     inside = rk < K
@@ -91,16 +89,14 @@ class _SelfAdversarial(torch.autograd.Function):
 def self_adversarial(
     positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, margin: float, temperature: float
 ) -> Tensor:
-    """As `reference.self_adversarial`."""
-    if not 0 < negative.shape[1] <= _MOST or len(positive) == 0:
-        return reference.self_adversarial(positive, negative, known, weight, margin, temperature)
+    """Return the loss of `training.losses.self_adversarial`, for at most `MAX_NEGATIVES` negatives."""
     result: Tensor = _SelfAdversarial.apply(positive, negative, known, weight, margin, temperature)  # type: ignore[no-untyped-call]
     return result
 
 
 @triton.jit
 def _unit(X, G, OUT, D, BACKWARD: tl.constexpr, BD: tl.constexpr):
-    """x / |x| of one row, or the gradient of it: (g − x̂ (x̂ · g)) / |x|."""
+    """Compute x / |x| of one row, or with BACKWARD its gradient (g − x̂ (x̂ · g)) / |x|."""
     row = tl.program_id(0).to(tl.int64)
     square = tl.zeros([BD], tl.float32)
     inner = tl.zeros([BD], tl.float32)
@@ -143,6 +139,6 @@ class _UnitRows(torch.autograd.Function):
 
 
 def unit_rows(rows: Tensor) -> Tensor:
-    """As `reference.unit_rows`, for float32 rows [U, D]."""
+    """Return what `reference.unit_rows` returns, for float32 rows [U, D]."""
     result: Tensor = _UnitRows.apply(rows)  # type: ignore[no-untyped-call]
     return result

@@ -1,9 +1,9 @@
-"""PairRE's scores of a batch on a CUDA device: between rows and compare kernels, one launch each way.
+"""Score a whole PairRE batch on a CUDA device: one launch between rows and score kernels, each way.
 
 B positives, M negatives that all of them share, D features.
 """
 
-# Kernels carry no types: numba and Triton find them out.
+# Kernels carry no types: Triton infers them.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pairre.kernels.cuda.scores import compare
+from pairre.kernels.cuda.scores import score_candidates
 
 
 @triton.jit
@@ -102,7 +102,7 @@ class _Scores(torch.autograd.Function):
         _forward[(len(entity) - batch,)](entity, relation, q, w, c, positive, batch, dim, TAIL=tail, **_options(dim))
         with torch.enable_grad():
             ctx.inputs = tuple(t.requires_grad_() for t in (q, w, c))
-            ctx.scores = compare("l1", *ctx.inputs)
+            ctx.scores = score_candidates("l1", *ctx.inputs)
         ctx.save_for_backward(entity, relation)
         ctx.tail = tail
         return positive, ctx.scores.detach()
@@ -123,10 +123,11 @@ class _Scores(torch.autograd.Function):
         return d_entity, d_relation, None
 
 
-def pairre_scores(entity: Tensor, relation: Tensor, tail: bool) -> tuple[Tensor, Tensor]:
-    """Scores of B positives and of M negatives for each, from rows [2 B + M, D] (anchors, true ones, negatives).
+def pairre_batch_scores(entity: Tensor, relation: Tensor, tail: bool) -> tuple[Tensor, Tensor]:
+    """Return scores of B positives and of M negatives for each, from rows [2 B + M, D].
 
-    `relation` is [B, 2 D]; `tail` says whether it is the tails that the negatives replace.
+    The rows are those of anchors, true entities and shared negatives. `relation` is [B, 2 D]; `tail` says whether the
+    negatives replace tails.
     """
     scores: tuple[Tensor, Tensor] = _Scores.apply(entity.contiguous(), relation.contiguous(), tail)  # type: ignore[no-untyped-call]
     return scores

@@ -1,9 +1,9 @@
-"""Rows of a table on a CUDA device, as `reference/rows.py` defines them: one program a row, all of it in one pass.
+"""Gather and update rows of a table on a CUDA device, as `reference/rows.py` defines it: one program a row.
 
 The table may be stored in half precision; all arithmetic is in float32.
 """
 
-# Kernels carry no types: numba and Triton find them out.
+# Kernels carry no types: Triton infers them.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import triton.language as tl
 from torch import Tensor
 
 from pairre.kernels.cuda.batch import _bits
-from pairre.kernels.reference.rows import BETA1, BETA2, EPS, LONGEST, AdamTable, Groups
-from pairre.kernels.reference.rows import group as sort
+from pairre.kernels.reference.rows import BETA1, BETA2, EPS, MAX_CATCH_UP, AdamState, IdGroups
+from pairre.kernels.reference.rows import group_ids as sort
 
 _MOST_BY_RANK = 8192  # so many ids are sorted by counting, for each, the ones before it: one launch
 _LOG1, _LOG2 = math.log2(BETA1), math.log2(BETA2)
@@ -25,7 +25,7 @@ _LOG1, _LOG2 = math.log2(BETA1), math.log2(BETA2)
 
 @triton.jit
 def _rank(IDS, SORTED, ORDER, ENDS, num, BU: tl.constexpr, BJ: tl.constexpr):
-    """Each id goes to the place that is the number of ids before it; equal ones keep their order."""
+    """Store each id at the position that is the number of ids before it; equal ids keep their order."""
     ru = tl.program_id(0) * BU + tl.arange(0, BU)
     mine = tl.load(IDS + ru, mask=ru < num, other=0)
     before, after = tl.zeros([BU, BJ], tl.int32), tl.zeros([BU, BJ], tl.int32)
@@ -41,19 +41,19 @@ def _rank(IDS, SORTED, ORDER, ENDS, num, BU: tl.constexpr, BJ: tl.constexpr):
     tl.store(ENDS + place, tl.sum(after, axis=1).to(tl.int64), mask=ru < num)
 
 
-def group(ids: Tensor) -> Groups:
-    """As `reference.group`."""
+def group_ids(ids: Tensor) -> IdGroups:
+    """Return what `reference.group_ids` returns."""
     num = len(ids)
     if not 0 < num <= _MOST_BY_RANK:
         return sort(ids)
-    out = Groups(*(torch.empty_like(ids) for _ in range(3)))
+    out = IdGroups(*(torch.empty_like(ids) for _ in range(3)))
     _rank[(triton.cdiv(num, 4),)](ids, out.ids, out.order, out.ends, num, BU=4, BJ=512, num_warps=2)
     return out
 
 
 @triton.jit
-def _narrow(x, TABLE, row, D, rd, now):
-    """`reference.narrow`: a value as the table stores it, half precision rounded at random."""
+def _stochastic_round(x, TABLE, row, D, rd, now):
+    """Return a value as the table stores it, as `reference.stochastic_round` does."""
     if TABLE.dtype.element_ty == tl.float32:
         return x
     digits: tl.constexpr = 10 if TABLE.dtype.element_ty == tl.float16 else 7
@@ -66,20 +66,20 @@ def _narrow(x, TABLE, row, D, rd, now):
 
 @triton.jit
 def _rates(RATES, step, end):
-    """The two numbers that Adam needs of a step."""
+    """Return the two numbers that Adam needs of a step."""
     there = step < end
     return tl.load(RATES + 2 * step, mask=there, other=0.0), tl.load(RATES + 2 * step + 1, mask=there, other=0.0)
 
 
 @triton.jit
-def _catch_up(x, m, v, seen, now, RATES, beta1, beta2, eps, log1, log2, LONGEST: tl.constexpr):
-    """What the steps from `seen` to `now` do to a row that they do not touch: each decays the moments and moves it."""
+def _catch_up(x, m, v, seen, now, RATES, beta1, beta2, eps, log1, log2, MAX_CATCH_UP: tl.constexpr):
+    """Apply the steps from `seen` to `now` to a row without a gradient: each decays the moments and moves the row."""
     seen = tl.where(seen < 0, now, seen)
-    end = tl.minimum(now, seen + LONGEST)
+    end = tl.minimum(now, seen + MAX_CATCH_UP)
     push, spread, decay = m, tl.sqrt(v), tl.sqrt(beta2)
     rate, root = _rates(RATES, seen, end)
     for j in range(seen, end):
-        following, following_root = _rates(RATES, j + 1, end)  # asked for before it is needed
+        following, following_root = _rates(RATES, j + 1, end)  # loaded before it is needed
         push = beta1 * push
         spread = decay * spread
         x = x - rate * push / (spread * root + eps)
@@ -89,11 +89,11 @@ def _catch_up(x, m, v, seen, now, RATES, beta1, beta2, eps, log1, log2, LONGEST:
 
 
 @triton.jit
-def _read(
-    TABLE, MEAN, SQUARE, SEEN, RATES, IDS, CLOCK, OUT, D, beta1, beta2, eps, log1, log2,
-    LAZY: tl.constexpr, LONGEST: tl.constexpr, BD: tl.constexpr,
+def _gather(
+    TABLE, MEAN, SQUARE, SEEN, RATES, IDS, STEP, OUT, D, beta1, beta2, eps, log1, log2,
+    LAZY: tl.constexpr, MAX_CATCH_UP: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """Row IDS[u] as it is now, zeros for −1."""
+    """Gather row IDS[u] as it is now, zeros for −1."""
     u = tl.program_id(0).to(tl.int64)
     rd = tl.program_id(1) * BD + tl.arange(0, BD)
     row = tl.load(IDS + u).to(tl.int64)
@@ -103,42 +103,42 @@ def _read(
         seen = tl.load(SEEN + tl.maximum(row, 0))
         m = tl.load(MEAN + row * D + rd, mask=inside, other=0.0).to(tl.float32)
         v = tl.load(SQUARE + row * D + rd, mask=inside, other=0.0).to(tl.float32)
-        now = tl.load(CLOCK).to(tl.int32)
-        x, m, v = _catch_up(x, m, v, seen, now, RATES, beta1, beta2, eps, log1, log2, LONGEST)
+        now = tl.load(STEP).to(tl.int32)
+        x, m, v = _catch_up(x, m, v, seen, now, RATES, beta1, beta2, eps, log1, log2, MAX_CATCH_UP)
     tl.store(OUT + u * D + rd, x, mask=rd < D)
 
 
 @triton.jit
-def _settle(
-    TABLE, MEAN, SQUARE, SEEN, RATES, CLOCK, D, beta1, beta2, eps, log1, log2,
-    LONGEST: tl.constexpr, BD: tl.constexpr,
+def _flush(
+    TABLE, MEAN, SQUARE, SEEN, RATES, STEP, D, beta1, beta2, eps, log1, log2,
+    MAX_CATCH_UP: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     rd = tl.program_id(1) * BD + tl.arange(0, BD)
     place, inside = row * D + rd, rd < D
     seen = tl.load(SEEN + row)
-    now = tl.load(CLOCK).to(tl.int32)
+    now = tl.load(STEP).to(tl.int32)
     if (seen >= 0) & (seen < now):
         x = tl.load(TABLE + place, mask=inside, other=0.0).to(tl.float32)
         m = tl.load(MEAN + place, mask=inside, other=0.0)
         v = tl.load(SQUARE + place, mask=inside, other=0.0)
-        x, m, v = _catch_up(x, m, v, seen, now, RATES, beta1, beta2, eps, log1, log2, LONGEST)
-        tl.store(TABLE + place, _narrow(x, TABLE, row, D, rd, now), mask=inside)
+        x, m, v = _catch_up(x, m, v, seen, now, RATES, beta1, beta2, eps, log1, log2, MAX_CATCH_UP)
+        tl.store(TABLE + place, _stochastic_round(x, TABLE, row, D, rd, now), mask=inside)
         tl.store(MEAN + place, m, mask=inside)
         tl.store(SQUARE + place, v, mask=inside)
 
 
 @triton.jit
-def _mark(SEEN, IDS, CLOCK, num, BLOCK: tl.constexpr):
-    """Rows have seen a step: written when no program needs the old number any more."""
+def _mark(SEEN, IDS, STEP, num, BLOCK: tl.constexpr):
+    """Store that rows have seen a step; a launch of its own, because `_adam` reads the old number."""
     ru = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.load(IDS + ru, mask=ru < num, other=-1)
-    tl.store(SEEN + row, tl.load(CLOCK).to(tl.int32) + 1 + tl.zeros_like(ru), mask=row >= 0)
+    tl.store(SEEN + row, tl.load(STEP).to(tl.int32) + 1 + tl.zeros_like(ru), mask=row >= 0)
 
 
 @triton.jit
 def _total(ORDER, G, first, end, D, rd, UNROLL: tl.constexpr):
-    """The sum of the gradients of one row, in order; most rows have one."""
+    """Return the sum of the gradients of one row, in order; most rows have one."""
     g = tl.load(G + tl.load(ORDER + first).to(tl.int64) * D + rd, mask=rd < D, other=0.0)
     for j0 in range(first + 1, end, UNROLL):
         for i in tl.static_range(UNROLL):
@@ -150,10 +150,10 @@ def _total(ORDER, G, first, end, D, rd, UNROLL: tl.constexpr):
 
 @triton.jit
 def _adam(
-    TABLE, MEAN, SQUARE, SEEN, RATES, IDS, ORDER, ENDS, VALUES, G, CLOCK, D, beta1, beta2, eps, log1, log2,
+    TABLE, MEAN, SQUARE, SEEN, RATES, IDS, ORDER, ENDS, VALUES, G, STEP, D, beta1, beta2, eps, log1, log2,
     LAZY: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """The program at the first of a run of equal ids moves that row; the others have nothing to do."""
+    """Update a row by the program at the first of a run of equal ids; the others have nothing to do."""
     u = tl.program_id(0)
     row = tl.load(IDS + u).to(tl.int64)
     previous = tl.load(IDS + u - 1, mask=u > 0, other=-1)
@@ -163,7 +163,7 @@ def _adam(
         m = tl.load(MEAN + place, mask=inside, other=0.0)
         v = tl.load(SQUARE + place, mask=inside, other=0.0)
         x = tl.load(VALUES + tl.load(ORDER + u).to(tl.int64) * D + rd, mask=inside, other=0.0)
-        now = tl.load(CLOCK).to(tl.int32)
+        now = tl.load(STEP).to(tl.int32)
         g = _total(ORDER, G, u, tl.load(ENDS + u).to(tl.int32), D, rd, 4)
         if LAZY:
             seen = tl.load(SEEN + row)
@@ -174,95 +174,99 @@ def _adam(
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g * g
         x = x - rate * m / (tl.sqrt(v) * root + eps)
-        tl.store(TABLE + place, _narrow(x, TABLE, row, D, rd, now), mask=inside)
+        tl.store(TABLE + place, _stochastic_round(x, TABLE, row, D, rd, now), mask=inside)
         tl.store(MEAN + place, m, mask=inside)
         tl.store(SQUARE + place, v, mask=inside)
 
 
 @triton.jit
-def _adagrad(TABLE, SQUARE, RATES, IDS, ORDER, ENDS, G, CLOCK, D, eps, BD: tl.constexpr):
+def _adagrad(TABLE, SQUARE, RATES, IDS, ORDER, ENDS, G, STEP, D, eps, BD: tl.constexpr):
     """As `_adam`; the row is whole in registers."""
     u = tl.program_id(0)
     row = tl.load(IDS + u).to(tl.int64)
     previous = tl.load(IDS + u - 1, mask=u > 0, other=-1)
     if row != previous:
-        now = tl.load(CLOCK).to(tl.int32)
+        now = tl.load(STEP).to(tl.int32)
         rate = tl.load(RATES + 2 * now)
         rd = tl.arange(0, BD)
         g = _total(ORDER, G, u, tl.load(ENDS + u).to(tl.int32), D, rd, 4)
         total = tl.load(SQUARE + row) + tl.sum(g * g, axis=0) / D
         x = tl.load(TABLE + row * D + rd, mask=rd < D, other=0.0).to(tl.float32)
         x = x - rate / (tl.sqrt(total) + eps) * g
-        tl.store(TABLE + row * D + rd, _narrow(x, TABLE, row, D, rd, now), mask=rd < D)
+        tl.store(TABLE + row * D + rd, _stochastic_round(x, TABLE, row, D, rd, now), mask=rd < D)
         tl.store(SQUARE + row, total)
 
 
 def _blocks(dim: int) -> tuple[int, dict[str, int]]:
-    """How many programs share a row, and what each of them holds."""
+    """Return how many programs share a row, and the launch options of each."""
     width = min(512, triton.next_power_of_2(dim))
     return triton.cdiv(dim, width), {"BD": width, "num_warps": max(1, width // 128)}
 
 
-def _settings(adam: AdamTable) -> tuple[tuple[Tensor, ...], tuple[float, ...]]:
+def _settings(adam: AdamState) -> tuple[tuple[Tensor, ...], tuple[float, ...]]:
     seen = adam.rates if adam.seen is None else adam.seen
     return (adam.table, adam.mean, adam.square, seen, adam.rates), (BETA1, BETA2, EPS, _LOG1, _LOG2)
 
 
-def read_rows(table: Tensor, ids: Tensor) -> Tensor:
-    """As `reference.read_rows`, in float32."""
-    return read_adam(AdamTable(table, table, table, None, table), ids, Groups(ids, ids, ids), ids)
+def gather_rows(table: Tensor, ids: Tensor) -> Tensor:
+    """Return what `reference.gather_rows` returns, in float32."""
+    return gather_adam(AdamState(table, table, table, None, table), ids, IdGroups(ids, ids, ids), ids)
 
 
-def read_adam(adam: AdamTable, ids: Tensor, _: Groups, clock: Tensor) -> Tensor:
-    """As `reference.read_adam`; nothing but the result is written, so that repeated ids do not meet."""
+def gather_adam(adam: AdamState, ids: Tensor, groups: IdGroups, step: Tensor) -> Tensor:  # noqa: ARG001
+    """Return what `reference.gather_adam` returns; only the result is written, so that repeated ids do not clash."""
     dim = adam.table.shape[1]
     out = torch.empty(len(ids), dim, device=ids.device)
     if out.numel():
         tensors, constants = _settings(adam)
         programs, options = _blocks(dim)
         lazy = adam.seen is not None
-        _read[(len(ids), programs)](*tensors, ids, clock, out, dim, *constants, LAZY=lazy, LONGEST=LONGEST, **options)
+        _gather[(len(ids), programs)](
+            *tensors, ids, step, out, dim, *constants, LAZY=lazy, MAX_CATCH_UP=MAX_CATCH_UP, **options
+        )
     return out
 
 
-def _seen(adam: AdamTable, ids: Tensor, clock: Tensor) -> None:
+def _mark_seen(adam: AdamState, ids: Tensor, step: Tensor) -> None:
     if adam.seen is not None:
-        _mark[(triton.cdiv(len(ids), 128),)](adam.seen, ids, clock, len(ids), BLOCK=128)
+        _mark[(triton.cdiv(len(ids), 128),)](adam.seen, ids, step, len(ids), BLOCK=128)
 
 
-def settle(adam: AdamTable, clock: Tensor) -> None:
-    """As `reference.settle`."""
+def flush_adam(adam: AdamState, step: Tensor) -> None:
+    """Do what `reference.flush_adam` does."""
     if adam.seen is not None and adam.table.numel():
         tensors, constants = _settings(adam)
         programs, options = _blocks(adam.table.shape[1])
-        _settle[(len(adam.table), programs)](
-            *tensors, clock, adam.table.shape[1], *constants, LONGEST=LONGEST, **options
+        _flush[(len(adam.table), programs)](
+            *tensors, step, adam.table.shape[1], *constants, MAX_CATCH_UP=MAX_CATCH_UP, **options
         )
-        torch.where(adam.seen < 0, adam.seen, clock.int(), out=adam.seen)
+        torch.where(adam.seen < 0, adam.seen, step.int(), out=adam.seen)
 
 
-def adam_rows(adam: AdamTable, groups: Groups, values: Tensor, gradient: Tensor, clock: Tensor) -> None:
-    """As `reference.adam_rows`."""
+def update_adam(adam: AdamState, groups: IdGroups, values: Tensor, gradient: Tensor, step: Tensor) -> None:
+    """Do what `reference.update_adam` does."""
     num, dim = gradient.shape
     if num:
         tensors, constants = _settings(adam)
         programs, options = _blocks(dim)
         _adam[(num, programs)](
-            *(*tensors, groups.ids, groups.order, groups.ends, values, gradient.contiguous(), clock, dim, *constants),
+            *(*tensors, groups.ids, groups.order, groups.ends, values, gradient.contiguous(), step, dim, *constants),
             LAZY=adam.seen is not None,
             **options,
         )
-        _seen(adam, groups.ids, clock)
+        _mark_seen(adam, groups.ids, step)
 
 
-def adagrad_rows(table: Tensor, square: Tensor, rates: Tensor, groups: Groups, gradient: Tensor, clock: Tensor) -> None:
-    """As `reference.adagrad_rows`."""
+def update_adagrad(
+    table: Tensor, square: Tensor, rates: Tensor, groups: IdGroups, gradient: Tensor, step: Tensor
+) -> None:
+    """Do what `reference.update_adagrad` does."""
     num, dim = gradient.shape
     if num:
         width = triton.next_power_of_2(dim)
         _adagrad[(num,)](
             *(table, square, rates, groups.ids, groups.order, groups.ends),
-            *(gradient.contiguous(), clock, dim, 1e-10),
+            *(gradient.contiguous(), step, dim, 1e-10),
             BD=width,
             num_warps=max(1, min(16, width // 256)),
         )

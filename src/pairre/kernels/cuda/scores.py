@@ -1,7 +1,7 @@
-"""Which kernels score on a CUDA device: CUDA C++ for the weighted L1 of shared candidates, Triton for all else.
+"""Score on a CUDA device: by CUDA C++ for the weighted L1 of shared candidates, by Triton for everything else.
 
 The L1 of shared candidates is bound by arithmetic, and Triton gives no say in how a tile lies in registers. Both ways
-have the signatures of `reference/compare.py`, and true scores always come from the way that counts.
+have the signatures of `reference/scores.py`, and true scores always come from the way that counts.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pairre.kernels.cuda import native
-from pairre.kernels.cuda.compare import compare as triton_compare
-from pairre.kernels.cuda.count import count_above as triton_count_above
-from pairre.kernels.cuda.count import true_scores as triton_true_scores
-from pairre.kernels.reference.compare import Kind
+from pairre.kernels.cuda.ranks import count_above as triton_count_above
+from pairre.kernels.cuda.ranks import true_scores as triton_true_scores
+from pairre.kernels.cuda.triton_scores import score_candidates as triton_score_candidates
+from pairre.kernels.cuda.triton_scores import score_pairs as triton_score_pairs
+from pairre.kernels.reference import ranks
+from pairre.kernels.reference import scores as reference
+from pairre.kernels.reference.ranks import RankingBatch
+from pairre.kernels.reference.scores import Metric, PairScore
 
 
 class _WeightedL1(torch.autograd.Function):
@@ -37,54 +41,56 @@ class _WeightedL1(torch.autograd.Function):
         return *gradients, *[None] * (5 - len(gradients))
 
 
-def _native(kind: Kind, *tables: Tensor | None) -> bool:
-    """Whether the kernels in CUDA C++ fit these tables."""
-    fit = kind == "l1" and all(t is not None and t.dtype == torch.float32 and t.numel() > 0 for t in tables)
+def _native(metric: Metric, *tables: Tensor | None) -> bool:
+    """Return whether the kernels in CUDA C++ apply to these tables."""
+    fit = metric == "l1" and all(t is not None and t.dtype == torch.float32 and t.numel() > 0 for t in tables)
     return fit and native.available()
 
 
-def compare(
-    kind: Kind,
+def score_candidates(
+    metric: Metric | PairScore,
     query: Tensor,
     scale: Tensor | None,
     candidates: Tensor,
     ids: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """As `reference.compare`, in float32."""
-    if ids is not None or not _native(kind, query, scale, candidates, *([] if weights is None else [weights])):
-        return triton_compare(kind, query, scale, candidates, ids, weights)
+    """Return what `reference.score_candidates` returns, in float32."""
+    if callable(metric):
+        return reference.score_candidates(metric, query, scale, candidates, ids)
+    if ids is not None or not _native(metric, query, scale, candidates, *([] if weights is None else [weights])):
+        return triton_score_candidates(metric, query, scale, candidates, ids, weights)
     tables = (query, scale, candidates, weights)
     needed = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tables)
     scores: Tensor = _WeightedL1.apply(*tables, needed)  # type: ignore[no-untyped-call]
     return scores
 
 
-def true_scores(kind: Kind, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
-    """As `reference.true_scores`, in float32."""
-    if scale is not None and _native(kind, query, scale, candidates):
+def true_scores(metric: Metric | PairScore, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
+    """Return what `reference.true_scores` returns, in float32."""
+    if callable(metric):
+        return ranks.true_scores(metric, query, scale, candidates)
+    if scale is not None and _native(metric, query, scale, candidates):
         return native.true_scores(query.contiguous(), scale.contiguous(), candidates.contiguous())
-    return triton_true_scores(kind, query, scale, candidates)
+    return triton_true_scores(metric, query, scale, candidates)
 
 
-def count_above(
-    kind: Kind,
-    query: Tensor,
-    scale: Tensor | None,
-    candidates: Tensor,
-    true: Tensor,
-    begin: Tensor,
-    end: Tensor,
-    members: Tensor,
-    own: Tensor,
-    first: int,
-) -> tuple[Tensor, Tensor]:
-    """As `reference.count_above`."""
-    left_out = (begin, end, members, own)
-    if scale is None or not _native(kind, query, scale, candidates):
-        return triton_count_above(kind, query, scale, candidates, true, *left_out, first)
-    higher, equal = (torch.zeros(len(query), dtype=torch.int64, device=query.device) for _ in range(2))
-    q, w, c = query.contiguous(), scale.contiguous(), candidates.contiguous()
-    begin, end, members, own = (t.contiguous() for t in left_out)
-    native.count_above(q, w, c, true.contiguous(), begin, end, members, own, first, higher, equal)
+def score_pairs(metric: Metric | PairScore, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor | None = None) -> Tensor:
+    """Return what `reference.pair_score` returns, in float32."""
+    if callable(metric) or r is not None:
+        return reference.pair_score(metric, q, w, c, r)
+    return triton_score_pairs(metric, q, w, c)
+
+
+def count_above(batch: RankingBatch, candidates: Tensor, first_id: int) -> tuple[Tensor, Tensor]:
+    """Return what `reference.count_above` returns."""
+    if callable(batch.metric):
+        return ranks.count_above(batch, candidates, first_id)
+    if batch.scale is None or not _native(batch.metric, batch.query, batch.scale, candidates):
+        return triton_count_above(batch, candidates, first_id)
+    higher, equal = (torch.zeros(len(batch.query), dtype=torch.int64, device=batch.query.device) for _ in range(2))
+    q, w, c = batch.query.contiguous(), batch.scale.contiguous(), candidates.contiguous()
+    known = (batch.known_begin, batch.known_end, batch.known_ids, batch.true_id)
+    begin, end, members, own = (t.contiguous() for t in known)
+    native.count_above(q, w, c, batch.true_score.contiguous(), begin, end, members, own, first_id, higher, equal)
     return higher, equal

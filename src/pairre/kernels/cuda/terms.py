@@ -1,11 +1,11 @@
-"""What a kind of comparison is, as pieces of Triton kernels: a term of its sum, the slope of a term, a tile of sums.
+"""What a metric of comparison is, as pieces of Triton kernels: a term of its sum, the slope of a term, a tile of sums.
 
 x = a ∘ b − e ∘ f: query, weights, scale, candidates; or the other way round where a program holds candidates. Values
 come in twos, the real and the imaginary part (…i); where features are real, the second is never used, and the compiler
 drops it.
 """
 
-# Kernels carry no types: Triton finds them out.
+# Kernels carry no types: Triton infers them.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ def still(mask, index, end):
 
 
 @triton.jit
-def width(D, KIND: tl.constexpr):
+def width(D, METRIC: tl.constexpr):
     """How many terms D features make: a complex one takes two."""
-    if KIND == "modulus":
+    if METRIC == "modulus":
         D = D // 2
     return D
 
 
 @triton.jit
-def load(T, place, mask, half, KIND: tl.constexpr, HAS: tl.constexpr):
+def load(T, place, mask, half, METRIC: tl.constexpr, HAS: tl.constexpr):
     """Values of a table, if there is one (else T is any), and their imaginary parts, `half` elements on."""
     real = mask.to(tl.float32)
     if HAS:
         real = tl.load(T + place, mask=mask, other=0.0).to(tl.float32)
     imaginary = real
-    if HAS and KIND == "modulus":
+    if HAS and METRIC == "modulus":
         imaginary = tl.load(T + half + place, mask=mask, other=0.0).to(tl.float32)
     return real, imaginary
 
 
 @triton.jit
-def store(T, place, real, imaginary, mask, half, KIND: tl.constexpr):
+def store(T, place, real, imaginary, mask, half, METRIC: tl.constexpr):
     """The counterpart of `load`."""
     tl.store(T + place, real, mask=mask)
-    if KIND == "modulus":
+    if METRIC == "modulus":
         tl.store(T + half + place, imaginary, mask=mask)
 
 
 @triton.jit
 def gap(
-    a, ai, b, bi, e, ei, f, fi, KIND: tl.constexpr, A: tl.constexpr, B: tl.constexpr, E: tl.constexpr, F: tl.constexpr
+    a, ai, b, bi, e, ei, f, fi, METRIC: tl.constexpr, A: tl.constexpr, B: tl.constexpr, E: tl.constexpr, F: tl.constexpr
 ):
     """x = a ∘ b − e ∘ f, where A, B, E, F say which there are; for "dot", a ∘ f."""
     x, xi = a, ai
@@ -65,13 +65,13 @@ def gap(
         x, xi = b, bi
     elif B:
         x = a * b
-        if KIND == "modulus":
+        if METRIC == "modulus":
             x, xi = a * b - ai * bi, a * bi + ai * b
-    if KIND == "dot":
+    if METRIC == "dot":
         x = a * f
     elif E and F:
         x = x - e * f
-        if KIND == "modulus":
+        if METRIC == "modulus":
             x, xi = x + ei * fi, xi - e * fi - ei * f
     elif E:
         x, xi = x - e, xi - ei
@@ -81,36 +81,36 @@ def gap(
 
 
 @triton.jit
-def term(x, xi, KIND: tl.constexpr):
+def term(x, xi, METRIC: tl.constexpr):
     """What x adds to the sum."""
-    if KIND == "l1":
+    if METRIC == "l1":
         x = tl.abs(x)
-    elif KIND == "l2":
+    elif METRIC == "l2":
         x = x * x
-    elif KIND == "modulus":
+    elif METRIC == "modulus":
         x = tl.sqrt(tl.fma(x, x, xi * xi))
     return x
 
 
 @triton.jit
-def finish(total, KIND: tl.constexpr, WHOLE: tl.constexpr):
+def finish(total, METRIC: tl.constexpr, WHOLE: tl.constexpr):
     """A score from its sum; from a part of the sum, what can be added up."""
-    if KIND == "l2" and WHOLE:
+    if METRIC == "l2" and WHOLE:
         total = tl.sqrt(total)
-    if KIND != "dot":
+    if METRIC != "dot":
         total = -total
     return total
 
 
 @triton.jit
-def slope(x, xi, g, KIND: tl.constexpr):
+def slope(x, xi, g, METRIC: tl.constexpr):
     """g times the derivative of the score by −x (by x for "dot"); g of "l2" comes divided by the norm."""
     s, si = g, g
-    if KIND == "l1":
+    if METRIC == "l1":
         s = _signed(x, g)
-    elif KIND == "l2":
+    elif METRIC == "l2":
         s = x * g
-    elif KIND == "modulus":
+    elif METRIC == "modulus":
         square = tl.fma(x, x, xi * xi)
         nothing = square < 1.18e-38  # below the normal numbers, which a fast root may take for 0
         g = tl.where(nothing, 0.0, g * tl.rsqrt(tl.where(nothing, 1.0, square)))
@@ -119,10 +119,10 @@ def slope(x, xi, g, KIND: tl.constexpr):
 
 
 @triton.jit
-def times(s, si, b, bi, KIND: tl.constexpr, HAS: tl.constexpr):
+def times(s, si, b, bi, METRIC: tl.constexpr, HAS: tl.constexpr):
     """The slope times the conjugate of a factor: the gradient of the other factor."""
     if HAS:
-        if KIND == "modulus":
+        if METRIC == "modulus":
             s, si = s * b + si * bi, si * b - s * bi
         else:
             s = s * b
@@ -132,13 +132,13 @@ def times(s, si, b, bi, KIND: tl.constexpr, HAS: tl.constexpr):
 @triton.jit
 def sums(
     Q, W, C, R, rm, rn, num_q, num_c, first, last, D,
-    KIND: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_WEIGHTS: tl.constexpr, WIDE: tl.constexpr,
+    METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_WEIGHTS: tl.constexpr, LONG: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Σ of terms first to last for all pairs of a tile, from tables stored by feature: Q, W [D, B]; C, R [D, N]."""
     in_m, in_n = rm < num_q, rn < num_c
     step_m, step_n = num_q, num_c
-    if WIDE:
+    if LONG:
         step_m, step_n = tl.cast(num_q, tl.int64), tl.cast(num_c, tl.int64)
     half_m, half_n = D // 2 * step_m, D // 2 * step_n
     acc = tl.zeros([BM, BN], tl.float32)
@@ -146,13 +146,13 @@ def sums(
         for u in tl.static_range(UNROLL):
             k = k0 + u
             here_m, here_n = still(in_m, k, last), still(in_n, k, last)
-            q, qi = load(Q + k * step_m, rm, here_m, half_m, KIND, True)
-            w, wi = load(W + k * step_m, rm, here_m, half_m, KIND, HAS_SCALE)
-            c, ci = load(C + k * step_n, rn, here_n, half_n, KIND, True)
-            r, ri = load(R + k * step_n, rn, here_n, half_n, KIND, HAS_WEIGHTS)
+            q, qi = load(Q + k * step_m, rm, here_m, half_m, METRIC, True)
+            w, wi = load(W + k * step_m, rm, here_m, half_m, METRIC, HAS_SCALE)
+            c, ci = load(C + k * step_n, rn, here_n, half_n, METRIC, True)
+            r, ri = load(R + k * step_n, rn, here_n, half_n, METRIC, HAS_WEIGHTS)
             x, xi = gap(
                 q[:, None], qi[:, None], r[None, :], ri[None, :], w[:, None], wi[:, None], c[None, :], ci[None, :],
-                KIND, True, HAS_WEIGHTS, HAS_SCALE, True,
+                METRIC, True, HAS_WEIGHTS, HAS_SCALE, True,
             )  # fmt: skip
-            acc += term(x, xi, KIND)
+            acc += term(x, xi, METRIC)
     return acc

@@ -1,6 +1,6 @@
-"""The batch of a step: which triples it sees and which entities replace the true ones, as a function of its number.
+"""Draw the batch of a step as a function of its number, and mark negatives that are known triples, in plain PyTorch.
 
-N training triples, B positives a step, M negatives in all.
+N training triples, B positives a step, M negatives in all, S sets of K negatives.
 """
 
 from __future__ import annotations
@@ -15,48 +15,59 @@ from pairre.support.randomness import bits, integers, permute
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What all batches are drawn from."""
+class BatchPlan:
+    """What all batches of one corrupted side are drawn from."""
 
     triples: Tensor  # [N, 3] int32
     weight: Tensor  # [N] float32
-    batch: int
+    batch_size: int
     num_negatives: int  # of a whole batch
     num_entities: int
-    order: int  # stream of the orders
-    negatives: int  # stream of the negatives
-    orders: dict[int, tuple[int, Tensor]] = field(default_factory=dict)  # side → epoch and its order, where kept
+    order_stream: int  # of random numbers
+    negatives_stream: int
+    orders: dict[int, tuple[int, Tensor]] = field(default_factory=dict)  # parity of steps → epoch, its order
 
 
 @dataclass(frozen=True)
-class Draw:
-    """A batch before anything is known about it."""
+class DrawnBatch:
+    """The ids of a batch."""
 
-    entities: Tensor  # [2 B + M] int64: the entities that are kept, the true ones on the other side, the negatives
+    entities: Tensor  # [2 B + M] int64: anchors, true entities, negatives
     relation: Tensor  # [B] int64
     weight: Tensor  # [B]
 
 
-def draw(plan: Plan, corrupted: int, clock: Tensor) -> Draw:
-    """The batch of step `clock`; `corrupted` is the column that the negatives replace, 2 on even steps and 0 on odd.
-
-    Each side has its own epochs; what does not fill a last batch waits for the next one.
-    """
-    step, device = int(clock), plan.triples.device
-    side, size = step % 2, len(plan.triples)
-    epoch, position = divmod(step // 2, size // plan.batch)
+def epoch_order(plan: BatchPlan, number: int) -> tuple[int, Tensor]:
+    """Return the epoch of step `number` and the random order [N] of its triples, which the plan keeps."""
+    side, size, device = number % 2, len(plan.triples), plan.triples.device
+    epoch = number // 2 // (size // plan.batch_size)
     if plan.orders.get(side, (-1,))[0] != epoch:
-        stream = bits(plan.order, torch.tensor(2 * epoch + side, device=device))
+        stream = bits(plan.order_stream, torch.tensor(2 * epoch + side, device=device))
         plan.orders[side] = (epoch, permute(stream, torch.arange(size, device=device), size))
-    chosen = plan.orders[side][1][position * plan.batch : (position + 1) * plan.batch]
+    return plan.orders[side]
+
+
+def draw_batch(plan: BatchPlan, corrupted: int, step: Tensor) -> DrawnBatch:
+    """Return the batch of a step; `corrupted` is the column that negatives replace: 2 on even steps, 0 on odd ones.
+
+    Even and odd steps have epochs of their own. Triples that do not fill a last batch are left for the next epoch.
+    """
+    number, device = int(step), plan.triples.device
+    position = number // 2 % (len(plan.triples) // plan.batch_size)
+    chosen = epoch_order(plan, number)[1][position * plan.batch_size : (position + 1) * plan.batch_size]
     triples = plan.triples[chosen].long()
-    counter = step * plan.num_negatives + torch.arange(plan.num_negatives, device=device)
-    negatives = integers(plan.negatives, counter, plan.num_entities)
+    counter = number * plan.num_negatives + torch.arange(plan.num_negatives, device=device)
+    negatives = integers(plan.negatives_stream, counter, plan.num_entities)
     entities = torch.cat([triples[:, 2 - corrupted], triples[:, corrupted], negatives])
-    return Draw(entities, triples[:, 1], plan.weight[chosen])
+    return DrawnBatch(entities, triples[:, 1], plan.weight[chosen])
 
 
-def known_mask(index: SideIndex, kept: Tensor, relation: Tensor, candidates: Tensor, share: int) -> Tensor:
-    """Which candidates [S, K] form a known triple with (kept, relation); bool [B, K], `share` positives a set."""
-    rows = candidates[0] if len(candidates) == 1 else candidates.repeat_interleave(share, 0)[: len(kept)]
-    return index.contains(kept, relation, rows)
+def known_mask(index: SideIndex, anchor: Tensor, relation: Tensor, candidates: Tensor, chunk_size: int) -> Tensor:
+    """Return which candidates form a known triple with (anchor, relation), bool [B, K].
+
+    `candidates` [S, K] are sets of entities, each shared by `chunk_size` consecutive positives.
+    """
+    rows = candidates[0] if len(candidates) == 1 else candidates.repeat_interleave(chunk_size, 0)[: len(anchor)]
+    triples = anchor.new_zeros(len(anchor), 3)
+    triples[:, index.pair[0]], triples[:, index.pair[1]] = anchor, relation
+    return index.contains(triples, rows)

@@ -12,7 +12,7 @@ A thread's share of a [BM, BN] tile is (BM / warps) × (BN / 32); the tiles belo
 stay behind arithmetic. They are the best of a search on an H200, for "l1".
 """
 
-# Kernels carry no types: Triton finds them out.
+# Kernels carry no types: Triton infers them.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pairre.kernels.cuda.terms import finish, gap, load, slope, still, store, sums, term, times, width
-from pairre.kernels.reference.compare import Kind, check
+from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, power, tiles
+from pairre.kernels.reference.scores import Metric, check_arguments
 
-LAUNCH = {"num_warps": 4, "enable_fp_fusion": True}  # q − w·c is one instruction, today and in later versions
 _PROGRAMS = 1024  # about eight a multiprocessor on the largest GPUs: below that, a sum is split
 _Side = tuple[Tensor | None, Tensor | None]  # query and scale, or weights and candidates
 
@@ -36,25 +36,25 @@ _Side = tuple[Tensor | None, Tensor | None]  # query and scale, or weights and c
 @triton.jit
 def _forward_shared(
     Q, W, C, R, OUT, num_q, num_c, D, CHUNK,
-    KIND: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_WEIGHTS: tl.constexpr, WIDE: tl.constexpr, WHOLE: tl.constexpr,
+    METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_WEIGHTS: tl.constexpr, LONG: tl.constexpr, WHOLE: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Part `program 2` of the scores of all pairs."""
     rm = tl.program_id(1) * BM + tl.arange(0, BM)
     rn = tl.program_id(0) * BN + tl.arange(0, BN)
     first = tl.program_id(2) * CHUNK
-    last = tl.minimum(first + CHUNK, width(D, KIND))
+    last = tl.minimum(first + CHUNK, width(D, METRIC))
     acc = sums(
-        Q, W, C, R, rm, rn, num_q, num_c, first, last, D, KIND, HAS_SCALE, HAS_WEIGHTS, WIDE, BM, BN, UNROLL
+        Q, W, C, R, rm, rn, num_q, num_c, first, last, D, METRIC, HAS_SCALE, HAS_WEIGHTS, LONG, BM, BN, UNROLL
     )  # fmt: skip
     place = tl.program_id(2).to(tl.int64) * num_q * num_c + rm[:, None].to(tl.int64) * num_c + rn[None, :]
-    tl.store(OUT + place, finish(acc, KIND, WHOLE), mask=(rm < num_q)[:, None] & (rn < num_c)[None, :])
+    tl.store(OUT + place, finish(acc, METRIC, WHOLE), mask=(rm < num_q)[:, None] & (rn < num_c)[None, :])
 
 
 @triton.jit
 def _forward_own(
     Q, W, C, IDS, OUT, num_places, D,
-    KIND: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_IDS: tl.constexpr, BK: tl.constexpr, BD: tl.constexpr,
+    METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_IDS: tl.constexpr, BK: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """One query against BK rows of its own choice, or without ids against the row of its own number."""
     b = tl.program_id(0).to(tl.int64)
@@ -64,23 +64,23 @@ def _forward_own(
     if HAS_IDS:
         rows = tl.load(IDS + b * num_places + rk, mask=in_k, other=0)
     acc = tl.zeros([BK, BD], tl.float32)
-    for d0 in range(0, width(D, KIND), BD):
+    for d0 in range(0, width(D, METRIC), BD):
         rd = d0 + tl.arange(0, BD)
-        in_d = rd < width(D, KIND)
-        q, qi = load(Q + b * D, rd, in_d, D // 2, KIND, True)
-        w, wi = load(W + b * D, rd, in_d, D // 2, KIND, HAS_SCALE)
-        c, ci = load(C, rows[:, None] * D + rd[None, :], in_k[:, None] & in_d[None, :], D // 2, KIND, True)
+        in_d = rd < width(D, METRIC)
+        q, qi = load(Q + b * D, rd, in_d, D // 2, METRIC, True)
+        w, wi = load(W + b * D, rd, in_d, D // 2, METRIC, HAS_SCALE)
+        c, ci = load(C, rows[:, None] * D + rd[None, :], in_k[:, None] & in_d[None, :], D // 2, METRIC, True)
         q, qi, w, wi = q[None, :], qi[None, :], w[None, :], wi[None, :]
-        x, xi = gap(q, qi, q, qi, w, wi, c, ci, KIND, True, False, HAS_SCALE, True)
-        acc += term(x, xi, KIND)
-    tl.store(OUT + b * num_places + rk, finish(tl.sum(acc, axis=1), KIND, True), mask=in_k)
+        x, xi = gap(q, qi, q, qi, w, wi, c, ci, METRIC, True, False, HAS_SCALE, True)
+        acc += term(x, xi, METRIC)
+    tl.store(OUT + b * num_places + rk, finish(tl.sum(acc, axis=1), METRIC, True), mask=in_k)
 
 
 @triton.jit
 def _backward(
     A, E, B, F, IDS, G, DA, DE, num_rows, num_others, D, CHUNK,
-    KIND: tl.constexpr, HAS_A: tl.constexpr, HAS_E: tl.constexpr, HAS_B: tl.constexpr, HAS_F: tl.constexpr,
-    HAS_IDS: tl.constexpr, WIDE: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr, UNROLL: tl.constexpr,
+    METRIC: tl.constexpr, HAS_A: tl.constexpr, HAS_E: tl.constexpr, HAS_B: tl.constexpr, HAS_F: tl.constexpr,
+    HAS_IDS: tl.constexpr, LONG: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Part `program 2` of the gradients of rows A, E that met others B, F: all of them, or with BM = 1 those in IDS.
 
@@ -88,14 +88,14 @@ def _backward(
     """
     rm = tl.program_id(0) * BM + tl.arange(0, BM)
     rd = tl.program_id(1) * BD + tl.arange(0, BD)
-    in_m, in_d = rm < num_rows, rd < width(D, KIND)
+    in_m, in_d = rm < num_rows, rd < width(D, METRIC)
     inside = in_m[:, None] & in_d[None, :]
     step_g, step = num_rows, D
-    if WIDE:
+    if LONG:
         step_g, step = tl.cast(num_rows, tl.int64), tl.cast(D, tl.int64)
     place = rm[:, None] * step + rd[None, :]
-    a, ai = load(A, place, inside, D // 2, KIND, HAS_A)
-    e, ei = load(E, place, inside, D // 2, KIND, HAS_E)
+    a, ai = load(A, place, inside, D // 2, METRIC, HAS_A)
+    e, ei = load(E, place, inside, D // 2, METRIC, HAS_E)
     da, dai = tl.zeros([BM, BD], tl.float32), tl.zeros([BM, BD], tl.float32)
     de, dei = tl.zeros([BM, BD], tl.float32), tl.zeros([BM, BD], tl.float32)
     first = tl.program_id(2) * CHUNK
@@ -110,98 +110,76 @@ def _backward(
                 row = j
                 g = tl.load(G + j * step_g + rm, mask=still(in_m, j, last), other=0.0)
             here = still(in_d, j, last)
-            b, bi = load(B + row * step, rd, here, D // 2, KIND, HAS_B)
-            f, fi = load(F + row * step, rd, here, D // 2, KIND, HAS_F)
+            b, bi = load(B + row * step, rd, here, D // 2, METRIC, HAS_B)
+            f, fi = load(F + row * step, rd, here, D // 2, METRIC, HAS_F)
             b, bi, f, fi = b[None, :], bi[None, :], f[None, :], fi[None, :]
-            x, xi = gap(a, ai, b, bi, e, ei, f, fi, KIND, HAS_A, HAS_B, HAS_E, HAS_F)
-            s, si = slope(x, xi, tl.broadcast_to(g[:, None], [BM, BD]), KIND)
-            if KIND == "dot":
+            x, xi = gap(a, ai, b, bi, e, ei, f, fi, METRIC, HAS_A, HAS_B, HAS_E, HAS_F)
+            s, si = slope(x, xi, tl.broadcast_to(g[:, None], [BM, BD]), METRIC)
+            if METRIC == "dot":
                 da += s * f
             elif HAS_A:
-                t, ti = times(s, si, b, bi, KIND, HAS_B)
+                t, ti = times(s, si, b, bi, METRIC, HAS_B)
                 da -= t
                 dai -= ti
             if HAS_E:
-                t, ti = times(s, si, f, fi, KIND, HAS_F)
+                t, ti = times(s, si, f, fi, METRIC, HAS_F)
                 de += t
                 dei += ti
     part = tl.program_id(2).to(tl.int64) * num_rows * D
     if HAS_A:
-        store(DA + part, place, da, dai, inside, D // 2, KIND)
+        store(DA + part, place, da, dai, inside, D // 2, METRIC)
     if HAS_E:
-        store(DE + part, place, de, dei, inside, D // 2, KIND)
+        store(DE + part, place, de, dei, inside, D // 2, METRIC)
 
 
 @triton.jit
 def _backward_own(
-    Q, W, C, ORDER, STARTS, G, DC, num_places, D, KIND: tl.constexpr, HAS_SCALE: tl.constexpr, BD: tl.constexpr
+    Q, W, C, ORDER, STARTS, G, DC, num_places, D, METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, BD: tl.constexpr
 ):  # fmt: skip
     """Gradient of one chosen row, gathered from the (query, place) pairs that met it."""
     i = tl.program_id(0).to(tl.int64)
     rd = tl.program_id(1) * BD + tl.arange(0, BD)
-    in_d = rd < width(D, KIND)
-    c, ci = load(C + i * D, rd, in_d, D // 2, KIND, True)
+    in_d = rd < width(D, METRIC)
+    c, ci = load(C + i * D, rd, in_d, D // 2, METRIC, True)
     dc, dci = tl.zeros([BD], tl.float32), tl.zeros([BD], tl.float32)
     for position in range(tl.load(STARTS + i), tl.load(STARTS + i + 1)):
         pair = tl.load(ORDER + position)
         b = pair // num_places
         g = tl.broadcast_to(tl.load(G + pair), [BD])
-        q, qi = load(Q + b * D, rd, in_d, D // 2, KIND, True)
-        w, wi = load(W + b * D, rd, in_d, D // 2, KIND, HAS_SCALE)
-        x, xi = gap(q, qi, q, qi, w, wi, c, ci, KIND, True, False, HAS_SCALE, True)
-        s, si = slope(x, xi, g, KIND)
-        if KIND == "dot":
+        q, qi = load(Q + b * D, rd, in_d, D // 2, METRIC, True)
+        w, wi = load(W + b * D, rd, in_d, D // 2, METRIC, HAS_SCALE)
+        x, xi = gap(q, qi, q, qi, w, wi, c, ci, METRIC, True, False, HAS_SCALE, True)
+        s, si = slope(x, xi, g, METRIC)
+        if METRIC == "dot":
             dc += s * q
         else:
-            t, ti = times(s, si, w, wi, KIND, HAS_SCALE)
+            t, ti = times(s, si, w, wi, METRIC, HAS_SCALE)
             dc += t
             dci += ti
-    store(DC, i * D + rd, dc, dci, in_d, D // 2, KIND)
+    store(DC, i * D + rd, dc, dci, in_d, D // 2, METRIC)
 
 
 @triton.jit
-def _backward_pairs(Q, W, C, G, DQ, DW, DC, D, KIND: tl.constexpr, HAS_SCALE: tl.constexpr, BD: tl.constexpr):
+def _backward_pairs(Q, W, C, G, DQ, DW, DC, D, METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, BD: tl.constexpr):
     """All gradients of one pair."""
     b = tl.program_id(0).to(tl.int64)
     rd = tl.program_id(1) * BD + tl.arange(0, BD)
-    in_d, half = rd < width(D, KIND), D // 2
-    q, qi = load(Q + b * D, rd, in_d, half, KIND, True)
-    w, wi = load(W + b * D, rd, in_d, half, KIND, HAS_SCALE)
-    c, ci = load(C + b * D, rd, in_d, half, KIND, True)
-    x, xi = gap(q, qi, q, qi, w, wi, c, ci, KIND, True, False, HAS_SCALE, True)
-    s, si = slope(x, xi, tl.broadcast_to(tl.load(G + b), [BD]), KIND)
-    if KIND == "dot":
-        store(DQ + b * D, rd, s * c, si, in_d, half, KIND)
-        store(DC + b * D, rd, s * q, si, in_d, half, KIND)
+    in_d, half = rd < width(D, METRIC), D // 2
+    q, qi = load(Q + b * D, rd, in_d, half, METRIC, True)
+    w, wi = load(W + b * D, rd, in_d, half, METRIC, HAS_SCALE)
+    c, ci = load(C + b * D, rd, in_d, half, METRIC, True)
+    x, xi = gap(q, qi, q, qi, w, wi, c, ci, METRIC, True, False, HAS_SCALE, True)
+    s, si = slope(x, xi, tl.broadcast_to(tl.load(G + b), [BD]), METRIC)
+    if METRIC == "dot":
+        store(DQ + b * D, rd, s * c, si, in_d, half, METRIC)
+        store(DC + b * D, rd, s * q, si, in_d, half, METRIC)
     else:
-        store(DQ + b * D, rd, -s, -si, in_d, half, KIND)
-        t, ti = times(s, si, w, wi, KIND, HAS_SCALE)
-        store(DC + b * D, rd, t, ti, in_d, half, KIND)
+        store(DQ + b * D, rd, -s, -si, in_d, half, METRIC)
+        t, ti = times(s, si, w, wi, METRIC, HAS_SCALE)
+        store(DC + b * D, rd, t, ti, in_d, half, METRIC)
     if HAS_SCALE:
-        t, ti = times(s, si, c, ci, KIND, True)
-        store(DW + b * D, rd, t, ti, in_d, half, KIND)
-
-
-def power(number: int, most: int) -> int:
-    """The least power of two that holds a number, at most `most`."""
-    return min(most, 1 << max(number - 1, 0).bit_length())
-
-
-def tiles(num_q: int, num_c: int) -> tuple[int, int, tuple[int, int]]:
-    """Queries and candidates of a tile of scores, and the grid of tiles."""
-    tile_m, tile_n = power(num_q, 16), max(32, power(num_c, 256))
-    return tile_m, tile_n, (triton.cdiv(num_c, tile_n), triton.cdiv(num_q, tile_m))
-
-
-def wide(*sizes: int) -> bool:
-    """Whether places in a table go beyond 32 bits."""
-    return max(sizes) >= 1 << 31
-
-
-def by_feature(first: Tensor, *others: Tensor | None) -> list[Tensor]:
-    """Tables as [D, rows], so that a tile reads neighbours; the first stands in for one that is absent."""
-    turned = first.t().contiguous()
-    return [turned, *(turned if t is None else t.t().contiguous() for t in others)]
+        t, ti = times(s, si, c, ci, METRIC, True)
+        store(DW + b * D, rd, t, ti, in_d, half, METRIC)
 
 
 def _split(programs: int, length: int, least: int, allowed: bool) -> int:
@@ -209,18 +187,18 @@ def _split(programs: int, length: int, least: int, allowed: bool) -> int:
     return max(1, min(-(-_PROGRAMS // max(programs, 1)), length // least)) if allowed else 1
 
 
-class _Compare(torch.autograd.Function):
+class _ScoreCandidates(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, kind: Kind, may_split: bool, *tables: Tensor | None) -> Tensor:
+    def forward(ctx: Any, metric: Metric, may_split: bool, *tables: Tensor | None) -> Tensor:
         q, w, c, ids, r = (None if t is None else t.contiguous() for t in tables)
         assert q is not None
         assert c is not None
         if ids is None:
-            scores = _shared_scores(kind, q, w, c, r, may_split)
+            scores = _shared_scores(metric, q, w, c, r, may_split)
         else:
-            scores = _own_scores(kind, q, w, c, ids, ids.shape[1])
-        ctx.save_for_backward(q, w, c, ids, r, scores if kind == "l2" else None)
-        ctx.kind = kind
+            scores = _own_scores(metric, q, w, c, ids, ids.shape[1])
+        ctx.save_for_backward(q, w, c, ids, r, scores if metric == "l2" else None)
+        ctx.metric = metric
         return scores
 
     @staticmethod
@@ -230,22 +208,22 @@ class _Compare(torch.autograd.Function):
         g = _upstream(gradient, scores)
         dq = dw = dc = dr = None
         if any(ctx.needs_input_grad[2:4]):
-            dq, dw = _gradients(ctx.kind, (q, w), (r, c), ids, g, True)
+            dq, dw = _gradients(ctx.metric, (q, w), (r, c), ids, g, True)
         if any(ctx.needs_input_grad[4:]):
             if ids is None:
-                dr, dc = _gradients(ctx.kind, (r, c), (q, w), None, g, False)
+                dr, dc = _gradients(ctx.metric, (r, c), (q, w), None, g, False)
             else:
-                dc = _own_gradient(ctx.kind, q, w, c, ids, g)
+                dc = _own_gradient(ctx.metric, q, w, c, ids, g)
         return None, None, dq, dw, dc, None, dr
 
 
-class _Pairs(torch.autograd.Function):
+class _ScorePairs(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, kind: Kind, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
+    def forward(ctx: Any, metric: Metric, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
         q, w, c = query.contiguous(), None if scale is None else scale.contiguous(), candidates.contiguous()
-        scores = _own_scores(kind, q, w, c, None, 1)[:, 0]
-        ctx.save_for_backward(q, w, c, scores if kind == "l2" else None)
-        ctx.kind = kind
+        scores = _own_scores(metric, q, w, c, None, 1)[:, 0]
+        ctx.save_for_backward(q, w, c, scores if metric == "l2" else None)
+        ctx.metric = metric
         return scores
 
     @staticmethod
@@ -254,11 +232,11 @@ class _Pairs(torch.autograd.Function):
         q, w, c, scores = ctx.saved_tensors
         dq, dw, dc = torch.empty_like(q), None if w is None else torch.empty_like(w), torch.empty_like(c)
         if q.numel():
-            terms = _terms(ctx.kind, q)
+            terms = _terms(ctx.metric, q)
             tile = power(terms, 1024)
             _backward_pairs[(len(q), triton.cdiv(terms, tile))](
                 *(q, q if w is None else w, c, _upstream(gradient, scores), dq, dw, dc, q.shape[1]),
-                KIND=ctx.kind,
+                METRIC=ctx.metric,
                 HAS_SCALE=w is not None,
                 BD=tile,
                 **LAUNCH,
@@ -266,8 +244,8 @@ class _Pairs(torch.autograd.Function):
         return None, dq, dw, dc
 
 
-def _terms(kind: Kind, table: Tensor) -> int:
-    return table.shape[1] // 2 if kind == "modulus" else table.shape[1]
+def _terms(metric: Metric, table: Tensor) -> int:
+    return table.shape[1] // 2 if metric == "modulus" else table.shape[1]
 
 
 def _upstream(gradient: Tensor, norms: Tensor | None) -> Tensor:
@@ -277,8 +255,8 @@ def _upstream(gradient: Tensor, norms: Tensor | None) -> Tensor:
     return gradient.contiguous()
 
 
-def _shared_scores(kind: Kind, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor | None, may_split: bool) -> Tensor:
-    num_q, num_c, terms = len(q), len(c), _terms(kind, q)
+def _shared_scores(metric: Metric, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor | None, may_split: bool) -> Tensor:
+    num_q, num_c, terms = len(q), len(c), _terms(metric, q)
     tile_m, tile_n, grid = tiles(num_q, num_c)
     parts = _split(grid[0] * grid[1], terms, 64, may_split)
     out = torch.empty(parts, num_q, num_c, device=q.device, dtype=torch.float32)
@@ -286,11 +264,11 @@ def _shared_scores(kind: Kind, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor
         _forward_shared[(*grid, parts)](
             *by_feature(q, w, c, r),
             *(out, num_q, num_c, q.shape[1], triton.cdiv(terms, parts)),
-            KIND=kind,
+            METRIC=metric,
             HAS_SCALE=w is not None,
             HAS_WEIGHTS=r is not None,
-            WIDE=wide(q.numel(), c.numel()),
-            WHOLE=kind != "l2" or parts == 1,
+            LONG=needs_int64(q.numel(), c.numel()),
+            WHOLE=metric != "l2" or parts == 1,
             BM=tile_m,
             BN=tile_n,
             UNROLL=2,
@@ -299,33 +277,33 @@ def _shared_scores(kind: Kind, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor
     if parts == 1:
         return out[0]
     scores = out.sum(0)
-    return scores.neg_().sqrt_().neg_() if kind == "l2" else scores
+    return scores.neg_().sqrt_().neg_() if metric == "l2" else scores
 
 
-def _own_scores(kind: Kind, q: Tensor, w: Tensor | None, c: Tensor, ids: Tensor | None, num_places: int) -> Tensor:
+def _own_scores(metric: Metric, q: Tensor, w: Tensor | None, c: Tensor, ids: Tensor | None, num_places: int) -> Tensor:
     out = torch.empty(len(q), num_places, device=q.device, dtype=torch.float32)
     if out.numel():
         tile = power(num_places, 16)
         _forward_own[(len(q), triton.cdiv(num_places, tile))](
             *(q, q if w is None else w, c, ids, out, num_places, q.shape[1]),
-            KIND=kind,
+            METRIC=metric,
             HAS_SCALE=w is not None,
             HAS_IDS=ids is not None,
             BK=tile,
-            BD=power(_terms(kind, q), 256),
+            BD=power(_terms(metric, q), 256),
             **LAUNCH,
         )
     return out
 
 
-def _gradients(kind: Kind, mine: _Side, others: _Side, ids: Tensor | None, g: Tensor, of_queries: bool) -> _Side:
+def _gradients(metric: Metric, mine: _Side, others: _Side, ids: Tensor | None, g: Tensor, of_queries: bool) -> _Side:
     """Gradients of the tables of one side; g is [B, places]."""
     (a, e), (b, f) = mine, others
     table = a if of_queries else e
     assert table is not None
-    (num_rows, dim), terms = table.shape, _terms(kind, table)
+    (num_rows, dim), terms = table.shape, _terms(metric, table)
     num_others = g.shape[1] if of_queries else g.shape[0]
-    most = 64 if kind == "modulus" else 128  # a complex tile takes the registers of two
+    most = 64 if metric == "modulus" else 128  # a complex tile takes the registers of two
     tile_m, tile_d = (power(num_rows, 16), power(terms, most)) if ids is None else (1, power(terms, 4 * most))
     grid = (triton.cdiv(num_rows, tile_m), triton.cdiv(terms, tile_d))
     parts = _split(grid[0] * grid[1], num_others, 32, not of_queries)
@@ -335,13 +313,13 @@ def _gradients(kind: Kind, mine: _Side, others: _Side, ids: Tensor | None, g: Te
             *(table if t is None else t for t in (a, e, b, f)),
             *(ids, g.t().contiguous() if of_queries and ids is None else g, da, de),
             *(num_rows, num_others, dim, triton.cdiv(num_others, parts)),
-            KIND=kind,
+            METRIC=metric,
             HAS_A=a is not None,
             HAS_E=e is not None,
             HAS_B=b is not None,
             HAS_F=f is not None,
             HAS_IDS=ids is not None,
-            WIDE=wide(num_rows * dim, num_others * dim, num_rows * num_others),
+            LONG=needs_int64(num_rows * dim, num_others * dim, num_rows * num_others),
             BM=tile_m,
             BD=tile_d,
             UNROLL=8 if of_queries else 4,
@@ -363,16 +341,16 @@ def _added(parts: Tensor | None, table: Tensor | None) -> Tensor | None:
     return parts.sum(0).to(table.dtype)
 
 
-def _own_gradient(kind: Kind, q: Tensor, w: Tensor | None, c: Tensor, ids: Tensor, g: Tensor) -> Tensor:
+def _own_gradient(metric: Metric, q: Tensor, w: Tensor | None, c: Tensor, ids: Tensor, g: Tensor) -> Tensor:
     flat, order = ids.flatten().sort(stable=True)
     starts = torch.searchsorted(flat, torch.arange(len(c) + 1, device=ids.device))
     dc = torch.empty_like(c)
     if dc.numel():
-        terms = _terms(kind, c)
+        terms = _terms(metric, c)
         tile = power(terms, 512)
         _backward_own[(len(c), triton.cdiv(terms, tile))](
             *(q, q if w is None else w, c, order, starts, g, dc, ids.shape[1], c.shape[1]),
-            KIND=kind,
+            METRIC=metric,
             HAS_SCALE=w is not None,
             BD=tile,
             **LAUNCH,
@@ -380,27 +358,27 @@ def _own_gradient(kind: Kind, q: Tensor, w: Tensor | None, c: Tensor, ids: Tenso
     return dc
 
 
-def compare(
-    kind: Kind,
+def score_candidates(
+    metric: Metric,
     query: Tensor,
     scale: Tensor | None,
     candidates: Tensor,
     ids: Tensor | None = None,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """As `reference.compare`, in float32."""
-    check(kind, query, scale, ids, weights)
+    """Return what `reference.score_candidates` returns, in float32."""
+    check_arguments(metric, query.shape[1], scale is not None, ids is not None, weights is not None)
     tables = (query, scale, candidates, ids, weights)
     # Not `needs_input_grad`, which is set without a gradient too.
     needed = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tables)
-    if kind == "dot" and ids is None and needed:
+    if metric == "dot" and ids is None and needed:
         return query.float() @ candidates.float().t()  # fast, but what ties does not always tie
-    result: Tensor = _Compare.apply(kind, needed, *tables)  # type: ignore[no-untyped-call]
+    result: Tensor = _ScoreCandidates.apply(metric, needed, *tables)  # type: ignore[no-untyped-call]
     return result
 
 
-def pairs(kind: Kind, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
-    """As `reference.pairs`, in float32."""
-    check(kind, query, scale)
-    result: Tensor = _Pairs.apply(kind, query, scale, candidates)  # type: ignore[no-untyped-call]
+def score_pairs(metric: Metric, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
+    """Return what `reference.pair_score` returns for [B, D] tables, in float32."""
+    check_arguments(metric, query.shape[1], scale is not None, False, False)
+    result: Tensor = _ScorePairs.apply(metric, query, scale, candidates)  # type: ignore[no-untyped-call]
     return result

@@ -1,0 +1,53 @@
+"""How the negatives of a batch are laid out in memory: one type for each way of sharing them.
+
+B positives, K negatives of each, M rows of negatives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Shared:
+    """All positives share the M = K rows.
+
+    `relation_groups` spares a model that projects entities most of its work where a batch has few relations: the
+    position in the batch of a positive of each distinct relation, and for each positive the number of its relation.
+    """
+
+    relation_groups: tuple[Tensor, Tensor] | None = None  # [relations], [B]
+
+    def rows_of_each(self, rows: Tensor, batch_size: int) -> Tensor:  # noqa: ARG002
+        """Return the negatives of every positive, [1, K, ·]."""
+        return rows[None]
+
+
+@dataclass(frozen=True)
+class Chunked:
+    """Rows are `num_sets` sets of K; each set is shared by `chunk_size` consecutive positives."""
+
+    num_sets: int
+    chunk_size: int
+
+    def rows_of_each(self, rows: Tensor, batch_size: int) -> Tensor:
+        """Return the negatives of every positive, [B, K, ·]."""
+        sets = rows.view(self.num_sets, -1, rows.shape[1])
+        return sets.repeat_interleave(self.chunk_size, 0)[:batch_size]
+
+
+@dataclass(frozen=True)
+class Own:
+    """Every positive has negatives of its own; distinct ones are rows, and `positions` says which belong to whom."""
+
+    positions: Tensor  # [B, K]
+
+    def rows_of_each(self, rows: Tensor, batch_size: int) -> Tensor:  # noqa: ARG002
+        """Return the negatives of every positive, [B, K, ·]."""
+        return F.embedding(self.positions, rows)  # unlike an index, with the same gradient in every run
+
+
+Negatives = Shared | Chunked | Own

@@ -1,0 +1,230 @@
+"""Everything that is derived from the maths of a model: scores of batches, of triples, of all candidates of a query.
+
+B triples, E entities, R relations, K candidates of each query, M rows of negatives, D features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from pairre.graph import Side
+from pairre.graph.index import COLUMN
+from pairre.kernels import backend, compute_dtype
+from pairre.models.contract import Query, ScoreFunction
+from pairre.models.negatives import Chunked, Negatives, Own, Shared
+
+Chunks = Iterator[tuple[int, Tensor]]  # prepared entity rows, each chunk with the id of its first row
+BUDGET = 1 << 24  # elements of a temporary
+
+
+class Model(ScoreFunction):
+    """A score function with everything that is derived from it; subclass this one."""
+
+    # --- from rows ---
+
+    def score_rows(self, q: Tensor, w: Tensor | None, rows: Tensor, ids: Tensor | None = None) -> Tensor:
+        """Return scores of queries against all prepared rows, [B, N], or against rows `ids` [B, K]."""
+        return backend(q.device.type).score_candidates(self.metric or self.pair_score, q, w, rows, ids)
+
+    def prepare_entities(self, rows: Tensor, side: Side, relation: Tensor | None) -> Tensor:
+        """Return entity rows as the score uses them on a side; relation rows where the model projects entities."""
+        e = self.parts("entity", rows)
+        e.side = side
+        return self.prepare(e, self.parts("relation", relation) if self.projects_entities else None)  # type: ignore[arg-type]
+
+    def make_query(self, side: Side, anchor: Tensor, relation: Tensor) -> Query:
+        """Return the query for candidates on a side, from rows of the entity on the other side and of the relation."""
+        r = self.parts("relation", relation)
+        if side == "tail" or self.reciprocal:
+            return self.tail_query(self.prepare_entities(anchor, "head", relation), r)
+        return self.head_query(r, self.prepare_entities(anchor, "tail", relation))
+
+    def parts(self, table: str, rows: Tensor) -> SimpleNamespace:
+        """Return rows [..., ·] of a table as a namespace of their named parts."""
+        widths = self._widths[table]
+        return SimpleNamespace(**dict(zip(widths, torch.split(rows, list(widths.values()), dim=-1), strict=True)))
+
+    def score_batch(self, side: Side, entity: Tensor, relation: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
+        """Return scores [B] of positives and [B, K] of their negatives, from gathered rows.
+
+        `entity` holds B rows of anchors, B of the true entities on `side`, then those of the negatives. `relation`
+        holds B rows.
+        """
+        kernels, size = backend(entity.device.type), len(relation)
+        if self.fused_batch_kernel and isinstance(negatives, Shared):
+            fused = getattr(kernels, self.fused_batch_kernel)
+            if fused:
+                return cast(tuple[Tensor, Tensor], fused(entity, relation, self.candidate_side[side] == "tail"))
+        anchor, true, others = torch.split(entity, [size, size, len(entity) - 2 * size])
+        query = self.make_query(side, anchor, relation)
+        candidates = self.prepare_entities(true, self.candidate_side[side], relation)
+        positive = kernels.score_pairs(self.metric or self.pair_score, *query, candidates)
+        return positive, self._score_negatives(side, query, relation, others, negatives)
+
+    def _score_negatives(
+        self, side: Side, query: Query, relation: Tensor, rows: Tensor, negatives: Negatives
+    ) -> Tensor:
+        """Return scores [B, K] of negatives from their gathered rows [M, ·]."""
+        q, w = query
+        side = self.candidate_side[side]
+        if self.projects_entities:
+            if isinstance(negatives, Shared) and negatives.relation_groups and self._fits(negatives, rows, q):
+                return self._score_by_relation(side, query, relation, rows, *negatives.relation_groups)
+            return self._score_projected(side, query, relation, negatives.rows_of_each(rows, len(q)))
+        rows = self.prepare_entities(rows, side, None)
+        match negatives:
+            case Shared():
+                return self.score_rows(q, w, rows)
+            case Own(positions):
+                return self.score_rows(q, w, rows, positions)
+            case Chunked(num_sets, chunk_size):
+                scales = [None] * num_sets if w is None else torch.split(w, chunk_size)
+                chunks = zip(torch.split(q, chunk_size), scales, rows.chunk(num_sets), strict=True)
+                return torch.cat([self.score_rows(*chunk) for chunk in chunks])
+
+    def _fits(self, negatives: Shared, rows: Tensor, q: Tensor) -> bool:
+        """Return whether all negatives, projected by every relation of a batch, fit into memory at once."""
+        assert negatives.relation_groups
+        return len(negatives.relation_groups[0]) * len(rows) * max(q.shape[1], rows.shape[1]) <= 4 * BUDGET
+
+    def _score_by_relation(
+        self, side: Side, query: Query, relation: Tensor, rows: Tensor, first: Tensor, number: Tensor
+    ) -> Tensor:
+        """Return scores [B, K] of shared negatives that are projected once for each relation of the batch."""
+        projected = self.prepare_entities(rows[None], side, F.embedding(first, relation)[:, None])
+        positions = number[:, None] * len(rows) + torch.arange(len(rows), device=rows.device)
+        return self.score_rows(*query, projected.flatten(0, 1), positions)
+
+    def _score_projected(self, side: Side, query: Query, relation: Tensor, entity: Tensor) -> Tensor:
+        """Return scores [B, K] where candidates depend on the relation; `entity` [B or 1, K, ·] as stored.
+
+        Queries are scored in chunks, recomputed for the gradient, so that memory stays bounded.
+        """
+
+        def chunk(q: Tensor, w: Tensor | None, relation: Tensor, entity: Tensor) -> Tensor:
+            c = self.prepare_entities(entity, side, relation[:, None])
+            return self.pair_score(q[:, None], None if w is None else w[:, None], c)
+
+        q, w = query
+        size = max(1, BUDGET // (entity.shape[1] * max(q.shape[1], self.relation.shape[1])))
+        if len(q) <= size:
+            return chunk(q, w, relation, entity)
+        scores = []
+        for start in range(0, len(q), size):
+            part = slice(start, start + size)
+            rows = entity if len(entity) == 1 else entity[part]
+            inputs = (q[part], None if w is None else w[part], relation[part], rows)
+            scores.append(checkpoint(chunk, *inputs, use_reentrant=False, preserve_rng_state=False))
+        return torch.cat(scores)
+
+    def score_relation_rows(self, side: Side, ends: Tensor, relations: Tensor) -> Tensor:
+        """Return scores [B, R] of relation rows between pairs of entities, queried for `side`.
+
+        `ends` holds B rows of anchors, then B of the entities on `side`. Pairs are scored in chunks, recomputed for
+        the gradient.
+        """
+
+        def chunk(anchor: Tensor, true: Tensor) -> Tensor:
+            shape = (len(anchor), len(relations), -1)
+            anchor, true = (rows[:, None].expand(shape) for rows in (anchor, true))
+            rows = relations.expand(shape)
+            q, w = self.make_query(side, anchor, rows)
+            return self.pair_score(q, w, self.prepare_entities(true, self.candidate_side[side], rows))
+
+        size = max(1, BUDGET // (len(relations) * max(ends.shape[1], relations.shape[1])))
+        parts = zip(*(torch.split(rows, size) for rows in ends.chunk(2)), strict=True)
+        return torch.cat([checkpoint(chunk, *p, use_reentrant=False, preserve_rng_state=False) for p in parts])
+
+    # --- from ids ---
+
+    def relation_rows(self, relations: Tensor, side: Side) -> Tensor:
+        """Return rows of relations for queries of a side, as the maths takes them."""
+        return F.embedding(relations + self.relation_offset[side], self.relation)
+
+    def entity_rows(self, ids: Tensor | slice) -> Tensor:
+        """Return rows of entities as stored, in the precision they are computed with."""
+        rows = self.entity[ids] if isinstance(ids, slice) else F.embedding(ids, self.entity)
+        return rows.to(compute_dtype(self.entity.dtype))
+
+    def make_queries(self, triples: Tensor, side: Side) -> tuple[Tensor, Query]:
+        """Return relation rows and queries of [B, 3] triples; their member on `side` is ignored."""
+        relation = self.relation_rows(triples[:, 1], side)
+        return relation, self.make_query(side, self.entity_rows(triples[:, 2 - COLUMN[side]]), relation)
+
+    def score(self, triples: Tensor, side: Side = "tail") -> Tensor:
+        """Return scores [B] of [B, 3] triples; the side matters if `sides_differ` or relations are reciprocal."""
+        relation, query = self.make_queries(triples, side)
+        own = self.prepare_entities(self.entity_rows(triples[:, COLUMN[side]]), self.candidate_side[side], relation)
+        return backend(own.device.type).score_pairs(self.metric or self.pair_score, *query, own)
+
+    def score_candidates(self, triples: Tensor, side: Side, candidates: Tensor) -> Tensor:
+        """Return scores [B, K] of entities put on `side`: candidates [K] for all triples, or [B, K]."""
+        relation, query = self.make_queries(triples, side)
+        side = self.candidate_side[side]
+        if self.projects_entities:
+            rows = self.entity_rows(candidates)
+            return self._score_projected(side, query, relation, rows[None] if candidates.dim() == 1 else rows)
+        distinct, ids = torch.unique(candidates, return_inverse=True)
+        rows = self.prepare_entities(self.entity_rows(distinct), side, None)
+        return (
+            self.score_rows(*query, F.embedding(ids, rows))
+            if candidates.dim() == 1
+            else self.score_rows(*query, rows, ids)
+        )
+
+    def score_all(self, triples: Tensor, side: Side) -> Tensor:
+        """Return scores [B, E] of every entity on `side`."""
+        _, (q, w) = self.make_queries(triples, side)
+        scores = torch.empty(len(triples), self.num_entities, dtype=q.dtype, device=q.device)
+        for part, chunks in self.candidate_groups(triples, side, len(triples)):
+            scale = None if w is None else w[part]
+            scores[part] = torch.cat([self.score_rows(q[part], scale, rows) for _, rows in chunks()], 1)
+        return scores
+
+    def candidate_groups(
+        self, triples: Tensor, side: Side, size: int
+    ) -> Iterator[tuple[slice | Tensor, Callable[[], Chunks]]]:
+        """Yield groups of at most `size` triples that have the same prepared candidates, and these in chunks.
+
+        All triples do, or those of one relation where candidates depend on it.
+        """
+        if not self.projects_entities:
+            for start in range(0, len(triples), size):
+                yield slice(start, start + size), lambda: self.candidate_chunks(side, None)
+            return
+        for relation in torch.unique(triples[:, 1]):
+            row = self.relation_rows(relation, side)
+            for part in torch.split((triples[:, 1] == relation).nonzero()[:, 0], size):
+                yield part, cast(Callable[[], Chunks], lambda row=row: self.candidate_chunks(side, row))
+
+    def candidate_chunks(self, side: Side, relation: Tensor | None) -> Chunks:
+        """Yield prepared entity rows in chunks of bounded size, each with the id of its first row."""
+        size = max(1024, 2 * BUDGET // self.entity.shape[1])
+        for start in range(0, self.num_entities, size):
+            rows = self.entity_rows(slice(start, start + size))
+            yield start, self.prepare_entities(rows, self.candidate_side[side], relation)
+
+    def score_tails(self, heads: Tensor, relations: Tensor) -> Tensor:
+        """Return scores [B, E] of every tail of (head, relation)."""
+        return self.score_all(torch.stack([heads, relations, heads], 1), "tail")
+
+    def score_heads(self, relations: Tensor, tails: Tensor) -> Tensor:
+        """Return scores [B, E] of every head of (relation, tail)."""
+        return self.score_all(torch.stack([tails, relations, tails], 1), "head")
+
+    def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
+        """Return scores [B, R] of every relation between head and tail."""
+        size = max(1, BUDGET // (self.num_relations * self.relation.shape[1]))
+        relations = torch.arange(self.num_relations, device=heads.device)
+        parts = []
+        for h, t in zip(torch.split(heads, size), torch.split(tails, size), strict=True):
+            grid = [h.repeat_interleave(len(relations)), relations.repeat(len(h)), t.repeat_interleave(len(relations))]
+            parts.append(self.score(torch.stack(grid, 1)).view(len(h), -1))
+        return torch.cat(parts)

@@ -1,0 +1,198 @@
+"""The loop around the steps: reports, validations, checkpoints, early stopping, interruption."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pairre.evaluation import evaluate_triples, summarise
+from pairre.graph import Side
+from pairre.runs import RunFolder
+from pairre.support.errors import PairREError, RunError
+from pairre.support.randomness import generator
+from pairre.training.display import Display
+from pairre.training.step import Trainer
+
+log = logging.getLogger("pairre")
+ValidationCallback = Callable[[int, float], None]  # receives the step and the MRR of a validation
+
+
+class TrainingInterruptedError(PairREError):
+    """A signal asked training to stop; the run folder holds the step that it reached."""
+
+    def __init__(self, step: int, path: Path, signum: int) -> None:
+        super().__init__(f"stopped at step {step:,}; {path} is saved: the same command with --resume continues")
+        self.exit_code = 128 + signum
+
+
+class Loop:
+    """The steps of one run, and everything that happens between them."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        folder: RunFolder | None,
+        display: Display,
+        on_validation: ValidationCallback | None = None,
+    ) -> None:
+        self.trainer, self.folder, self.display, self.on_validation = trainer, folder, display, on_validation
+        self.progress, self.settings = trainer.progress, trainer.recipe.train
+        self.history: list[dict[str, Any]] = []
+        most = 100 if trainer.steps_per_launch == 1 else 500  # a report waits for the device
+        self.report_every = max(1, min(most, self.settings.steps // 20))
+        self.validate_every = trainer.recipe.validate_every
+        self.valid, self.fixed_candidates = self._validation_triples()
+        self._best: dict[str, Tensor] = {}  # the best weights of a run without a folder
+
+    def _validation_triples(self) -> tuple[Tensor, dict[Side, Tensor]]:
+        """Return the triples that validations rank, and their fixed candidates if the benchmark has some."""
+        triples, candidates = self.trainer.graph.valid, self.trainer.graph.fixed_candidates("valid")
+        limit = self.settings.validate_triples
+        if not limit or len(triples) <= limit:
+            return triples, candidates
+        order = torch.randperm(len(triples), generator=generator(self.settings.seed, "validation"))[:limit]
+        return triples[order], {side: ids[order] for side, ids in candidates.items()}
+
+    def prepare(self, resume: bool) -> None:
+        """Load the checkpoint of a run that is resumed, or store the first one of a new run."""
+        if self.folder is None:
+            return
+        if resume and (self.folder.path / "checkpoint.safetensors").exists():
+            tensors, progress = self.folder.load_checkpoint()
+            self.folder.copy_into(tensors, self.trainer.tensors(), "checkpoint.safetensors")
+            self.trainer.start(progress)
+            self.progress = progress
+            self.folder.cut_log(self.progress.step)
+            self.history = self.folder.read_log()
+        elif (self.folder.path / "model.safetensors").exists():
+            raise RunError(
+                f"{self.folder.path}: has weights but no checkpoint to continue from, as it was merged or saved from "
+                "memory; choose another --out"
+            )
+        else:
+            self.checkpoint()
+
+    def run(self, stop_signals: list[int]) -> Iterator[None]:
+        """Train to the end, then leave the best weights in the model; yield after each launch of steps.
+
+        A signal in `stop_signals` ends training after a checkpoint, with a TrainingInterruptedError.
+        """
+        if self.progress.step:
+            self.display.resumed(self.progress.step)
+        if len(self.valid) == 0:
+            log.warning("%s has no valid split: no early stopping, the last weights are kept", self.trainer.graph.name)
+        started = time.monotonic() - self.progress.seconds
+        self._last_checkpoint = self._last_report = time.monotonic()
+        self._reported_step = self.progress.step
+        patience = self.settings.patience or math.inf
+        while self.progress.step < self.settings.steps and self.progress.validations_without_gain < patience:
+            self.trainer.advance(1 if self.trainer.steps_per_launch == 1 else self._steps_until_event())
+            self.progress.seconds = time.monotonic() - started
+            self._handle_events(stop_signals)
+            yield
+        self._finish()
+
+    def _steps_until_event(self) -> int:
+        """Return how many steps can be launched at once: only the last may be followed by a report or a validation."""
+        step = self.progress.step
+        events = (self.settings.steps, self.report_every, self.validate_every)
+        return min(self.trainer.steps_per_launch, *(every - step % every for every in events))
+
+    def _handle_events(self, stop_signals: list[int]) -> None:
+        """Report, validate and store a checkpoint where it is time to."""
+        step, is_last = self.progress.step, self.progress.step == self.settings.steps
+        if step % self.report_every == 0 or is_last:
+            self._report()
+        if len(self.valid) and (step % self.validate_every == 0 or is_last):
+            before = time.monotonic()
+            self.validate()
+            self._last_report += time.monotonic() - before  # speed is that of training alone
+        due = time.monotonic() - self._last_checkpoint >= self.settings.checkpoint_seconds
+        if self.folder and (stop_signals or due):
+            self.checkpoint()
+            self._last_checkpoint = time.monotonic()
+            if stop_signals:
+                raise TrainingInterruptedError(step, self.folder.path, stop_signals[0])
+
+    def _report(self) -> None:
+        """Log the mean loss and the speed since the last report."""
+        num_steps = self.progress.step - self._reported_step
+        loss, now = self.trainer.mean_loss(num_steps), time.monotonic()
+        rate = num_steps * self.trainer.sampler.batch_size / max(now - self._last_report, 1e-9)
+        self._log({"step": self.progress.step, "loss": loss, "triples_per_second": round(rate)})
+        self._reported_step, self._last_report = self.progress.step, now
+
+    def validate(self) -> None:
+        """Rank the validation triples; keep the weights if they are the best so far."""
+        self.trainer.flush()
+        self.trainer.check_finite()
+        ranks = evaluate_triples(
+            self.trainer.model, self.valid, self.trainer.graph.known, fixed_candidates=self.fixed_candidates
+        )
+        both = summarise(ranks)["both"]
+        if both["mrr"] > self.progress.best_mrr:
+            self.progress.best_mrr = both["mrr"]
+            self.progress.validations_without_gain = 0
+            if self.folder:
+                self.folder.save_model(self.trainer.model)
+            else:
+                self._best = {name: value.clone() for name, value in self.trainer.model.state_dict().items()}
+        else:
+            self.progress.validations_without_gain += 1
+        self._log({"step": self.progress.step, "valid": both, "best_mrr": self.progress.best_mrr})
+        if self.on_validation:
+            self.on_validation(self.progress.step, both["mrr"])
+
+    def _finish(self) -> None:
+        """Leave the best weights in the model."""
+        self.trainer.flush()
+        self.checkpoint()
+        if self.folder:
+            if len(self.valid) == 0:
+                self.folder.save_model(self.trainer.model)
+            self.folder.load_model(self.trainer.model)
+        elif self._best:
+            self.trainer.model.load_state_dict(self._best)
+
+    def _log(self, entry: dict[str, Any]) -> None:
+        entry = {**entry, "seconds": round(self.progress.seconds, 3)}
+        self.history.append(entry)
+        if self.folder:
+            self.folder.append_log(entry)
+        self.display.report(entry)
+
+    def checkpoint(self) -> None:
+        """Store everything that the next step depends on."""
+        self.trainer.check_finite()
+        if self.folder:
+            self.folder.save_checkpoint(self.trainer.tensors(), self.progress)
+
+
+@contextmanager
+def collect_stop_signals(wanted: bool) -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM instead of dying in the middle of a step; a second signal acts at once."""
+    received: list[int] = []
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def note(signum: int, _: object) -> None:
+        received.append(signum)
+        signal.signal(signum, previous[signum])
+
+    previous: dict[int, Any] = {int(s): signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)

@@ -1,0 +1,177 @@
+"""One step of training: draw a batch, gather rows, score them, add up loss terms, take gradients, update rows.
+
+B positives of a batch. Everything that a step changes is on the device, the number of the step included, so that
+`capture.py` can record a step as a CUDA graph and overlap its parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from operator import add
+
+import torch
+from torch import Tensor
+
+from pairre.graph import Graph, Side
+from pairre.models import Model, model_class
+from pairre.models.contract import Rows
+from pairre.rules import Rule
+from pairre.runs import Progress, build_model
+from pairre.settings import validate
+from pairre.settings.recipe import Recipe
+from pairre.support.errors import TrainingError
+from pairre.tables import DenseTable, EmbeddingTable, TableGroup, local_table, restart_step
+from pairre.training.capture import CapturedSteps, overlap
+from pairre.training.losses import EntityTerm, Regularizer, RelationTerm, ScoredBatch, Term
+from pairre.training.rule_constraints import RuleConstraint, RulePenalty, constrain_by_rules
+from pairre.training.sampling import SIDES, Batch, Sampler
+
+
+class Trainer:
+    """A model in training: its sampler, tables and loss terms, at some step."""
+
+    def __init__(self, graph: Graph, recipe: Recipe, device: torch.device, rules: Sequence[Rule] = ()) -> None:
+        self.graph, self.recipe = graph, recipe
+        score_function = model_class(recipe.model.name)
+        validate(recipe, graph, score_function, with_rules=bool(rules))
+        self.sampler = Sampler(graph, recipe, score_function, device)  # first: building its index needs much memory
+        self.targets = self.sampler.targets  # a function, which `overlap` replaces on a GPU
+        self.model = build_model(graph, recipe, device)
+        self.rules = constrain_by_rules(rules, self.model, graph, recipe) if rules else None
+        self._row_source = self.rules or (self.model if self.model.needs_other_rows else None)
+        self.tables = TableGroup(_build_tables(self.model, recipe, self.rules))
+        self.terms = {side: _build_terms(self.model, recipe, self.sampler, self.rules, side) for side in SIDES}
+        self.number = torch.zeros((), dtype=torch.int64, device=device)  # of the step
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # since `mean_loss` was last called
+        self.model.step = self.number
+        self.progress = Progress()
+        self._weight_ids: Rows = {}
+        if self.model.weight_parts:  # all dense weights are updated in every step
+            self._weight_ids["weights"] = torch.arange(len(self.model.weights), device=device)
+        self._restart = restart_step(recipe.train)
+        self._captured: CapturedSteps | None = None
+        if device.type == "cuda":
+            overlap(self, device)
+            self._captured = CapturedSteps(self)
+        self.steps_per_launch = self._captured.steps_per_launch if self._captured else 1
+
+    def step(self, side: Side) -> None:
+        """Take one step, which corrupts `side`."""
+        batch = self.sampler.draw(side, self.number)
+        targets = self.targets(batch)
+        ids, build_rows = self.rows_needed(batch)
+        gathered = self.tables.gather(ids, self.number)
+        stored = {name: table.rows for name, table in gathered.items()}
+        rows = build_rows(stored) if build_rows else stored
+        size = len(batch.relation)
+        ends, relation = rows["entity"][: 2 * size], rows["relation"][:size]
+        scores = self.model.score_batch(side, rows["entity"], relation, batch.negatives)
+        scored = ScoredBatch(batch, targets, stored, ends, relation, rows["relation"][size:], *scores)
+        loss = reduce(add, [term(scored) for term in self.terms[side]])
+        gradients = torch.autograd.grad(loss, list(stored.values()))
+        self.tables.update(gathered, dict(zip(stored, gradients, strict=True)), self.number)
+        self.loss_sum += loss.detach()
+        self.number += 1
+
+    def rows_needed(self, batch: Batch) -> tuple[Rows, Callable[[Rows], Rows] | None]:
+        """Return the ids of the rows that a step gathers, and what builds the batch's rows from them, if needed."""
+        relation = batch.relation
+        if batch.side in self.sampler.relation_sides:
+            relation = torch.cat([relation, self.sampler.all_relations])
+        if offset := self.model.relation_offset[batch.side]:
+            relation = relation + offset
+        ids = {"entity": batch.entity_ids, "relation": relation}
+        if source := self._row_source:
+            ids, build = source.rows_needed(batch.side, ids)
+            return ids | self._weight_ids, build
+        return ids | self._weight_ids, None
+
+    def advance(self, num_steps: int) -> None:
+        """Take several steps. On a GPU this only queues them: nothing waits until a result is read."""
+        self.model.train()
+        end = self.progress.step + num_steps
+        while (number := self.progress.step) < end:
+            if number == self._restart:
+                self.restart_optimizers()
+            stop = self._restart if self._restart and number < self._restart < end else end
+            if self._captured:
+                self.progress.step += self._captured.run(number, stop)
+            else:
+                self.step(SIDES[number % 2])
+                self.progress.step += 1
+        self.model.eval()
+
+    def restart_optimizers(self) -> None:
+        """Forget the state of all optimisers."""
+        for table in self.tables.tables.values():
+            table.restart(self.number)
+
+    def start(self, progress: Progress) -> None:
+        """Continue from the progress of a checkpoint."""
+        self.progress = progress
+        self.number.fill_(progress.step)
+
+    def mean_loss(self, num_steps: int) -> float:
+        """Return the mean loss of the last `num_steps` steps, and raise TrainingError if it is not finite."""
+        value = self.loss_sum.item() / num_steps
+        self.loss_sum.zero_()
+        if not math.isfinite(value):
+            raise self._error(f"the loss became {value} by")
+        return value
+
+    def flush(self) -> None:
+        """Apply what tables deferred, so that the model can be used."""
+        for table in self.tables.tables.values():
+            table.flush(self.number)
+        if self.rules:
+            self.rules.flush()
+
+    def check_finite(self) -> None:
+        """Raise TrainingError rather than let weights be stored that are not finite."""
+        for name, table in self.tables.tables.items():
+            if not all(bool(rows.isfinite().all()) for _, rows in table.local_rows()):
+                raise self._error(f"the {name} weights are not finite at")
+
+    def _error(self, what: str) -> TrainingError:
+        return TrainingError(
+            f"{what} step {self.progress.step:,}; the last good state is kept: "
+            "try a smaller train.lr or a larger train.warmup"
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return everything that a checkpoint holds, by name: weights and the state of optimisers."""
+        kept = {**self.model.state_dict()}
+        if self.rules:
+            kept["relation"] = self.rules.table  # what tied rows are computed from
+        named = {f"model.{name}": value for name, value in kept.items()}
+        for name, table in self.tables.tables.items():
+            named |= {f"optimizer.{name}.{key}": value for key, value in table.state().items()}
+        return named
+
+
+def _build_tables(model: Model, recipe: Recipe, rules: RuleConstraint | None) -> dict[str, EmbeddingTable]:
+    """Return the tables of a model, each with its optimiser and what its rows must obey."""
+    tables: dict[str, EmbeddingTable] = {}
+    for name, parameter in model.named_parameters():
+        rows = rules.table if rules and name == "relation" else parameter.detach()
+        constraint = partial(model.constrain, name) if name in model.constraints else None
+        table = local_table(rows, recipe.train, constraint)
+        tables[name] = DenseTable(table, parameter) if name == "weights" else table
+    return tables
+
+
+def _build_terms(
+    model: Model, recipe: Recipe, sampler: Sampler, rules: RuleConstraint | None, side: Side
+) -> list[Term]:
+    """Return what is added up to the loss of steps that corrupt `side`."""
+    terms: list[Term] = []
+    if side in sampler.relation_sides:
+        terms.append(RelationTerm(recipe.loss, model, len(sampler.relation_sides)))
+    terms.append(EntityTerm(recipe.loss))
+    if recipe.regularizer.name != "none" and recipe.regularizer.weight:
+        terms.append(Regularizer(recipe.regularizer))
+    if isinstance(rules, RulePenalty):
+        terms.append(rules)
+    return terms
