@@ -1,4 +1,4 @@
-"""Scores linear in head and in tail: the dot product of one with a query made of the other and the relation."""
+"""Models whose scores are linear in head and in tail: a dot product of a candidate with a query."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from pairre.models.scoring import Model
 
 
 class RESCAL(Model):
-    """score(h, r, t) = hᵀ M t with a matrix of the relation (Nickel et al., ICML 2011).
-
-    The paper fits all triples, those that are not known as 0, by alternating least squares with an L2 penalty, from
-    eigenvectors; here a row is learnt by steps as in all models.
-    """
+    """score(h, r, t) = hᵀ M t with a matrix of the relation (Nickel et al., ICML 2011)."""
 
     name = "rescal"
     formula = "hᵀ M t, M in R^{d×d}"
@@ -27,11 +23,11 @@ class RESCAL(Model):
     relation_parts = {"matrix": lambda dim: dim * dim}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q = Mᵀ h."""
+        """Return q = Mᵀ h."""
         return torch.einsum("...i,...ij->...j", h, self._matrix(r)), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q = M t."""
+        """Return q = M t."""
         return torch.einsum("...ij,...j->...i", self._matrix(r), t), None
 
     def _matrix(self, r: Any) -> Tensor:
@@ -40,11 +36,7 @@ class RESCAL(Model):
 
 
 class DistMult(Model):
-    """score(h, r, t) = Σ h ∘ r ∘ t (Yang et al., ICLR 2015): symmetric in h and t.
-
-    The paper keeps entities at length 1 (`model.unit_norm`), ranks by a margin of 1 with AdaGrad, and has an L2 penalty on
-    relations alone; no released code was found. Code since ComplEx's leaves entities free.
-    """
+    """score(h, r, t) = Σ h ∘ r ∘ t (Yang et al., ICLR 2015), symmetric in h and t."""
 
     name = "distmult"
     formula = "Σ h ∘ r ∘ t"
@@ -54,20 +46,18 @@ class DistMult(Model):
     relation_parts = {"vector": 1}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q = h ∘ r."""
+        """Return q = h ∘ r."""
         return h * r.vector, None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q = t ∘ r."""
+        """Return q = t ∘ r."""
         return t * r.vector, None
 
 
 class HolE(Model):
     """score(h, r, t) = r · (h ⋆ t) with the circular correlation (h ⋆ t)_k = Σ_i h_i t_{(i + k) mod d}.
 
-    Nickel et al., AAAI 2016. The paper ranks the sigmoid of it by a margin, with AdaGrad; here the sigmoid belongs to
-    the loss. The released code bounds the length of entities, in the version read here at the start alone, and
-    penalises relations only; here both are free. By Fourier transforms a query costs d log d.
+    Nickel et al., AAAI 2016. By Fourier transforms a query costs d log d.
     """
 
     name = "hole"
@@ -78,11 +68,11 @@ class HolE(Model):
     relation_parts = {"vector": 1}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q_j = Σ_i h_i r_{j−i}: a circular convolution."""
+        """Return q_j = Σ_i h_i r_{j−i}: a circular convolution."""
         return _inverse(torch.fft.rfft(h) * torch.fft.rfft(r.vector), self.dim), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q_i = Σ_k r_k t_{i+k}: a circular correlation."""
+        """Return q_i = Σ_k r_k t_{i+k}: a circular correlation."""
         return _inverse(torch.fft.rfft(r.vector).conj() * torch.fft.rfft(t), self.dim), None
 
 
@@ -92,11 +82,7 @@ def _inverse(spectrum: Tensor, dim: int) -> Tensor:
 
 
 class ComplEx(Model):
-    """score(h, r, t) = Re Σ h ∘ r ∘ conj(t) over complex features (Trouillon et al., ICML 2016).
-
-    The paper has the logistic loss, an L2 penalty and AdaGrad. The released code starts from normal draws, clips
-    gradients, and penalises the mean over features, not their sum.
-    """
+    """score(h, r, t) = Re Σ h ∘ r ∘ conj(t) over complex features (Trouillon et al., ICML 2016)."""
 
     name = "complex"
     formula = "Re Σ h ∘ r ∘ conj(t), all complex"
@@ -107,15 +93,15 @@ class ComplEx(Model):
     relation_parts = {"real": 1, "imaginary": 1}
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """Both halves."""
+        """Return both halves of a complex row."""
         return torch.cat([e.real, e.imaginary], -1)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q = h ∘ r."""
+        """Return q = h ∘ r."""
         return _complex_product(h, r.real, r.imaginary), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q = t ∘ conj(r)."""
+        """Return q = t ∘ conj(r)."""
         return _complex_product(t, r.real, -r.imaginary), None
 
 
@@ -127,9 +113,7 @@ def _complex_product(x: Tensor, real: Tensor, imaginary: Tensor) -> Tensor:
 class SimplE(Model):
     """score(h, r, t) = ½ (Σ h.head ∘ r ∘ t.tail + Σ t.head ∘ r⁻¹ ∘ h.tail) (Kazemi & Poole, NeurIPS 2018).
 
-    An entity has a vector for each side it can stand on, a relation one for each direction. The paper has the logistic
-    loss with an L2 penalty and AdaGrad; the released code draws from ±6/√d and clamps scores to ±20, which are free
-    here. Its variant that ranks by the first half alone is not here.
+    An entity has a vector for each side it can stand on, a relation one for each direction.
     """
 
     name = "simple"
@@ -141,16 +125,16 @@ class SimplE(Model):
     relation_parts = {"forward": 1, "inverse": 1}
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """Both vectors."""
+        """Return both vectors."""
         return torch.cat([e.head, e.tail], -1)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q meets (t.head, t.tail)."""
+        """Return the query that is compared with (t.head, t.tail)."""
         head, tail = h.chunk(2, -1)
         return torch.cat([r.inverse * tail, r.forward * head], -1) / 2, None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q meets (h.head, h.tail)."""
+        """Return the query that is compared with (h.head, h.tail)."""
         head, tail = t.chunk(2, -1)
         return torch.cat([r.forward * tail, r.inverse * head], -1) / 2, None
 
@@ -158,9 +142,7 @@ class SimplE(Model):
 class SimplEPlus(SimplE):
     """SimplE with entities ≥ 0 (Fatemi et al., AAAI 2019): then r₁ ≤ r₂ feature by feature makes r₁ imply r₂.
 
-    The paper makes entities positive by a function of free ones (exponential, logistic or ReLU); here they are cut off
-    at 0 after every step. It writes r₁ = r₂ − δ; here r₂ gets δ ≥ 0 more than the largest of all that imply it. No
-    released code was found.
+    Entities are cut off at 0 after every step. A relation gets δ ≥ 0 more than the largest of all that imply it.
     """
 
     name = "simple+"
@@ -171,15 +153,14 @@ class SimplEPlus(SimplE):
     rule_modes = frozenset({"tie"})
 
     def implied(self, stored: Tensor, bodies: Tensor) -> Tensor:
-        """The largest of the bodies, feature by feature, and δ ≥ 0 more."""
+        """Return the largest of the bodies in each feature, and δ ≥ 0 more."""
         return bodies.amax(1) + stored.abs()
 
 
 class ComplExNNE(ComplEx):
     """ComplEx with entities in [0, 1] (Ding et al., ACL 2018): non-negative parts that can be read as properties.
 
-    The bounds are kept after every step, as in the paper, which otherwise trains as ComplEx's. In the released code the
-    two parts of a row start alike, by a seed used twice, and gradients longer than 1 are shortened; not so here.
+    Entities are brought into the bounds after every step.
     """
 
     name = "complex-nne"
@@ -193,18 +174,17 @@ class ComplExNNEAER(ComplExNNE):
     """ComplEx-NNE with approximate entailment of relations (Ding et al., ACL 2018); without rules it is ComplEx-NNE.
 
     A rule p ⇒ q of confidence λ adds μ λ (Σ max(0, Re p − Re q) + Σ (Im p − Im q)²) to the loss: were it 0, no triple
-    of q would score below that of p. A rule that p implies the inverse of q has conj(q) in place of q. The released
-    code divides the loss of a batch by its size, but not the penalty of all rules beside it: its μ has another scale.
+    of q would score below that of p. A rule that p implies the inverse of q has conj(q) in place of q.
     """
 
     name = "complex-nne-aer"
     formula = "Re Σ h ∘ r ∘ conj(t), all complex, parts of entities in [0, 1], rules as penalties"
     rule_modes = frozenset({"soft"})
 
-    def rule_penalty(self, inverse: bool, body: Any, head: Any) -> Tensor:
-        """Σ max(0, Re b − Re h) + Σ (Im b − Im h)², h conjugated for the inverse."""
-        imaginary = -head.imaginary if inverse else head.imaginary
-        gaps: Tensor = (body.real - head.real).clamp(min=0) + (body.imaginary - imaginary).square()
+    def rule_penalty(self, inverse: bool, body: Any, conclusion: Any) -> Tensor:
+        """Return Σ max(0, Re b − Re c) + Σ (Im b − Im c)², c conjugated for an inverse rule."""
+        imaginary = -conclusion.imaginary if inverse else conclusion.imaginary
+        gaps: Tensor = (body.real - conclusion.real).clamp(min=0) + (body.imaginary - imaginary).square()
         return gaps.sum(-1)
 
 
@@ -212,9 +192,7 @@ class SeeK(Model):
     """score(h, r, t) = Σ_{x,y} s_xy ⟨r_x, h_y, t_w⟩ over k segments of the vectors (Xu et al., ACL 2020).
 
     w = y for even x and (x + y) mod k for odd x; s = −1 for odd x with x + y ≥ k, else 1. One segment is DistMult, two
-    are ComplEx up to signs; here k = 4 where it divides `model.dim`, else 2 or 1. The released code has k = 8 on FB15k
-    and 4 on DB100k, the logistic loss with AdaGrad, a penalty divided by the number of features, and also negatives
-    with another relation (here `loss.relation_weight`).
+    are ComplEx up to signs; here k = 4 where it divides `model.dim`, else 2 or 1.
     """
 
     name = "seek"
@@ -225,15 +203,15 @@ class SeeK(Model):
     relation_parts = {"vector": 1}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q_w = Σ s_xy r_x ∘ h_y."""
+        """Return q_w = Σ s_xy r_x ∘ h_y."""
         return self._sum(h, r.vector, lambda y, w: (w, y)), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q_y = Σ s_xy r_x ∘ t_w."""
+        """Return q_y = Σ s_xy r_x ∘ t_w."""
         return self._sum(t, r.vector, lambda y, w: (y, w)), None
 
     def _sum(self, e: Tensor, r: Tensor, places: Callable[[int, int], tuple[int, int]]) -> Tensor:
-        """Segments of a query: `places` says which segment of it comes from which of the entity."""
+        """Return the segments of a query; `places` says which segment of it comes from which of the entity."""
         k = next(number for number in (4, 2, 1) if self.dim % number == 0)
         entity, relation = e.chunk(k, -1), r.chunk(k, -1)
         segments: list[Tensor | float] = [0.0] * k
@@ -248,10 +226,7 @@ class SeeK(Model):
 class QuatE(Model):
     """score(h, r, t) = Σ (h ⊗ r̂) · t over quaternions, r̂ = r / |r| (Zhang et al., NeurIPS 2019).
 
-    Rows are four parts of the quaternions; ⊗ is Hamilton's product, and each quaternion of r is made a unit. The paper
-    has the logistic loss with L2 penalties and Adagrad, or N3 with reciprocal relations (`regularizer.name`,
-    `model.reciprocal`). The released code draws lengths and angles of quaternions, the lengths within a bound by
-    the number of rows, and penalises relations before they are made units.
+    Rows are four parts of the quaternions; ⊗ is Hamilton's product, and each quaternion of r is made a unit.
     """
 
     name = "quate"
@@ -263,20 +238,20 @@ class QuatE(Model):
     relation_parts = {"one": 1, "i": 1, "j": 1, "k": 1}
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """All four parts."""
+        """Return all four parts."""
         return torch.cat([e.one, e.i, e.j, e.k], -1)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q = h ⊗ r̂."""
+        """Return q = h ⊗ r̂."""
         return _hamilton(h, r, 1), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q = t ⊗ conj(r̂): multiplying by a unit and by its conjugate undo each other and keep dot products."""
+        """Return q = t ⊗ conj(r̂): multiplying by a unit and by its conjugate undo each other and keep dot products."""
         return _hamilton(t, r, -1), None
 
 
 def _hamilton(x: Tensor, r: Any, sign: int) -> Tensor:
-    """x ⊗ r̂, or with sign −1 x ⊗ conj(r̂)."""
+    """Return x ⊗ r̂, or with sign −1 x ⊗ conj(r̂)."""
     a, b, c, d = x.chunk(4, -1)
     length = torch.stack([r.one, r.i, r.j, r.k]).square().sum(0).sqrt().clamp(min=1e-12)
     p, q, u, v = r.one / length, sign * r.i / length, sign * r.j / length, sign * r.k / length

@@ -1,4 +1,4 @@
-"""A query made by a small convolutional network: ConvE."""
+"""A model whose query is the output of a small convolutional network: ConvE."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TINY = 1e-5  # beside a variance, so that it is never 0
 
 
 def _rectangle(dim: int) -> tuple[int, int]:
-    """The height and width of a vector laid out as a rectangle, as nearly square as its length allows."""
+    """Return the height and width of a vector laid out as a rectangle, as nearly square as its length allows."""
     heights = [height for height in range(2, math.isqrt(dim) + 1) if dim % height == 0]
     if not heights or dim // heights[-1] < _SIDE:
         raise RecipeError(f"model.dim: conve lays vectors out as rectangles of at least 2 × {_SIDE}, not of {dim}")
@@ -29,7 +29,7 @@ def _rectangle(dim: int) -> tuple[int, int]:
 
 
 def _num_features(dim: int) -> int:
-    """Numbers that come out of the convolution of a query."""
+    """Return how many numbers the convolution of a query has."""
     height, width = _rectangle(dim)
     return _FILTERS * (2 * height - _SIDE + 1) * (width - _SIDE + 1)
 
@@ -38,10 +38,8 @@ class ConvE(Model):
     """score(h, r, t) = ReLU(W vec(ReLU(ω ∗ [h; r]))) · t + b_t (Dettmers et al., AAAI 2018).
 
     h and r are laid out as rectangles, one above the other, and convolved with 32 filters ω of 3 × 3. Batch
-    normalisation and dropout stand where the released code has them (input, feature maps, hidden layer; 0.2, 0.2, 0.3),
-    the paper says little about the first, and its formula has no b_t. A head cannot be asked for, so relations are
-    reciprocal; a batch asks for one side, so each has statistics of its own (the released code mixes both). That code
-    smooths labels by adding 1 / E, not ε / E, to each, and has a rate of 0.003 where the paper's is 0.001.
+    normalisation and dropout follow the input, the feature maps and the hidden layer. There is no query for heads, so
+    relations are reciprocal. A batch queries one side, so each side has statistics of its own.
     """
 
     name = "conve"
@@ -92,7 +90,7 @@ class ConvE(Model):
                 shift.zero_()
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """Vector and bias."""
+        """Return vector and bias."""
         return torch.cat([e.vector, e.bias], -1)
 
     def make_query(self, side: Side, anchor: Tensor, relation: Tensor) -> Query:
@@ -109,7 +107,7 @@ class ConvE(Model):
         return torch.cat([x, x.new_ones(len(x), 1)], -1), None
 
     def _normalised(self, layer: str, side: Side, x: Tensor, dense: Any) -> Tensor:
-        """Batch normalisation of channels [B, C] or [B, C, places]; cuDNN gives a channel one block, and is slower."""
+        """Return channels [B, C] or [B, C, places] after batch normalisation; cuDNN is slower at it."""
         mean, variance = (getattr(self, f"{name}_{layer}")[int(side == "head")] for name in ("mean", "variance"))
         scale, shift = getattr(dense, f"norm_{layer}")
         if self.training:
@@ -123,7 +121,7 @@ class ConvE(Model):
         return torch.addcmul((shift - mean * factor).view(shape), x, factor.view(shape))
 
     def _dropped(self, layer: str, x: Tensor) -> Tensor:
-        """Some features, or some whole feature maps, set to 0 while it trains: which ones, the step says."""
+        """Return x with some features, or whole feature maps, set to 0 in training; the step decides which."""
         if not self.training or self.step is None:
             return x
         shape = x.shape[:2] if layer == "maps" else x.shape

@@ -1,4 +1,4 @@
-"""Entities and relations as normal distributions with diagonal covariance: KG2E."""
+"""Models whose entities and relations are normal distributions with diagonal covariance: KG2E."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAST, _MOST = 0.05, 5.0  # bounds of variances, the paper's
 
 
 def _bounded(_: ScoreFunction, rows: Tensor) -> Tensor:
-    """Means of length at most 1, variances within their bounds."""
+    """Return means of length at most 1 and variances within their bounds."""
     mean, variance = rows.chunk(2, -1)
     length = mean.norm(dim=-1, keepdim=True).clamp(min=1)
     return torch.cat([mean / length, variance.clamp(_LEAST, _MOST)], -1)
@@ -25,8 +25,8 @@ def _bounded(_: ScoreFunction, rows: Tensor) -> Tensor:
 class KG2E(Model):
     """score(h, r, t) = log ∫ N(x; μh − μt, Σh + Σt) N(x; μr, Σr) dx, the expected likelihood (He et al., CIKM 2015).
 
-    With m = μh − μt − μr and V = Σh + Σt + Σr: −½ Σ (m² / V + log V + log 2π). As in the paper, means are no longer
-    than 1 and variances within [0.05, 5] after every step. It ranks by a margin; no released code was found.
+    With m = μh − μt − μr and V = Σh + Σt + Σr: −½ Σ (m² / V + log V + log 2π). After every
+    step, means are brought to a length of at most 1 and variances into [0.05, 5].
     """
 
     name = "kg2e"
@@ -39,21 +39,21 @@ class KG2E(Model):
     constraints = {"entity": _bounded, "relation": _bounded}
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """Mean and variance."""
+        """Return mean and variance."""
         return torch.cat([e.mean, e.variance], -1)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q = (μh − μr, Σh), w = Σr."""
+        """Return q = (μh − μr, Σh) and w = Σr."""
         mean, variance = h.chunk(2, -1)
         return torch.cat([mean - r.mean, variance], -1), r.variance
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q = (μt + μr, Σt), w = Σr."""
+        """Return q = (μt + μr, Σt) and w = Σr."""
         mean, variance = t.chunk(2, -1)
         return torch.cat([mean + r.mean, variance], -1), r.variance
 
     def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
-        """The expected likelihood of what the two leave of the relation."""
+        """Return the log of the expected likelihood."""
         assert w is not None
         (a, s), (b, v) = q.chunk(2, -1), c.chunk(2, -1)
         m, variance = a - b, s + v + w
@@ -63,8 +63,7 @@ class KG2E(Model):
 class KG2EKL(KG2E):
     """score(h, r, t) = −KL(N(μh − μt, Σh + Σt) ‖ N(μr, Σr)) (He et al., CIKM 2015).
 
-    With m = μh − μt − μr and S = (Σh + Σt) / Σr: −½ Σ (S + m² / Σr − log S − 1). The rest is as in `kg2e`. The mean of
-    both directions of the divergence, which the paper also writes down, is not here.
+    With m = μh − μt − μr and S = (Σh + Σt) / Σr: −½ Σ (S + m² / Σr − log S − 1). The rest is as in KG2E.
     """
 
     name = "kg2e-kl"
@@ -72,7 +71,7 @@ class KG2EKL(KG2E):
     patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition", "subrelation"})
 
     def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
-        """The divergence from the relation."""
+        """Return minus the divergence."""
         assert w is not None
         (a, s), (b, v) = q.chunk(2, -1), c.chunk(2, -1)
         m, ratio = a - b, (s + v) / w

@@ -1,6 +1,6 @@
-"""An entity is what it is and what it is linked to: R-GCN and GC-OTE, with sampled neighbours.
+"""Models that encode an entity from its row and those of sampled neighbours: R-GCN and GC-OTE.
 
-n entities, K links from each way: way 0 are the links that lead to the entity, way 1 those that lead from it.
+n entities, K links in each direction: direction 0 are the links that lead to the entity, 1 those that lead from it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Links:
         return Links(self.entity[part], self.relation[part], self.there[part], self.ways)
 
     def none(self) -> Links:
-        """No links, of no way."""
+        """Return no links, in no direction."""
         nothing = self.entity[:, :0]
         return Links(nothing, nothing, nothing.bool(), ())
 
@@ -46,16 +46,16 @@ class Links:
 class Neighbourhood(Model):
     """A model whose entities are encoded from their rows and those of their neighbours before anything is scored.
 
-    A step reads K links of each entity and way, drawn anew, without the very triple it learns from; ranking reads the
-    first `ranked` of them in a fixed random order. All relation rows are read, as there are few.
+    A step gathers K links of each entity and direction, drawn anew, without the very triple that it learns from;
+    ranking uses the first `ranked` of them in a fixed random order. All relation rows are gathered, as there are few.
     """
 
     needs_other_rows = True
-    trains_on_relations = False  # an encoded entity may show the link that is asked for
+    trains_on_relations = False  # an encoded entity may reveal the link that is queried
     sampled: ClassVar[int] = 8  # K in training
     ranked: ClassVar[int] = 64  # K at most, elsewhere
     encoded_parts: ClassVar[dict[str, Width]] = {"vector": 1}  # of an entity after encoding
-    anchors: ClassVar[bool] = True  # whether an entity that asks is encoded, too
+    anchors: ClassVar[bool] = True  # whether the anchor of a query is encoded, too
     chunk: ClassVar[int] = 1 << 12  # entities encoded at a time
     first: Tensor  # [2, E + 1]: where the links of an entity begin
     others: Tensor  # [2, N]: who is at their other end
@@ -84,7 +84,7 @@ class Neighbourhood(Model):
             setattr(self, name, torch.stack(parts).to(self.entity.device))
 
     def links(self, ids: Tensor, ways: tuple[int, ...] = _BOTH) -> Links:
-        """Links of entities [n]: a window into their random order, whose place the step says."""
+        """Return links of entities [n]: a window into their random order, whose position depends on the step."""
         chosen = torch.arange(ways[0], ways[-1] + 1, device=ids.device)[:, None]
         ids = ids.clamp(min=0)[:, None, None]
         if self.others.shape[1] == 0:
@@ -102,7 +102,7 @@ class Neighbourhood(Model):
         return Links(self.others[chosen, place], self.relations[chosen, place], window < degree, ways)
 
     def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
-        """Entity rows [n, ·] from their own, their neighbours' [n, ways, K, ·] and all relation rows."""
+        """Return encoded rows [n, ·] from those of entities, of neighbours [n, ways, K, ·] and of all relations."""
         raise NotImplementedError
 
     def prepare_relations(self, rows: Tensor) -> Tensor:
@@ -110,11 +110,11 @@ class Neighbourhood(Model):
         return rows
 
     def ways(self, side: Side) -> tuple[int, ...]:  # noqa: ARG002
-        """Which links a step that asks for `side` needs."""
+        """Return the directions of links that a step which corrupts `side` needs."""
         return _BOTH
 
     def entity_rows(self, ids: Tensor | slice) -> Tensor:
-        """Encoded rows of entities."""
+        """Return encoded rows of entities."""
         if isinstance(ids, slice):
             ids = torch.arange(self.num_entities, device=self.entity.device)[ids]
         parts, relation = [], self.prepare_relations(self.relation)
@@ -125,9 +125,9 @@ class Neighbourhood(Model):
 
     def rows_needed(self, side: Side, ids: Rows) -> tuple[Rows, Callable[[Rows], Rows]]:
         """Gather the rows of the batch, of the entities' neighbours, and of all relations."""
-        own, asked = ids["entity"], ids["relation"]
-        links = self._without(self.links(own, self.ways(side)), side, own[: 2 * len(asked)], asked)
-        alone = 0 if self.anchors else len(asked)
+        own, batch_relations = ids["entity"], ids["relation"]
+        links = self._without(self.links(own, self.ways(side)), side, own[: 2 * len(batch_relations)], batch_relations)
+        alone = 0 if self.anchors else len(batch_relations)
         links = links[alone:]
         needed = {
             "entity": torch.cat([own, links.entity.flatten()]),
@@ -144,15 +144,15 @@ class Neighbourhood(Model):
             for start in range(0, len(links.entity), self.chunk):
                 part = slice(start, start + self.chunk)
                 parts.append(encode(entity[alone:][part], near[part], links[part], relation))
-            return {"entity": torch.cat(parts), "relation": F.embedding(asked, relation)}
+            return {"entity": torch.cat(parts), "relation": F.embedding(batch_relations, relation)}
 
         return needed, build
 
-    def _without(self, links: Links, side: Side, ends: Tensor, asked: Tensor) -> Links:
-        """Links of a batch without the triples that the batch is asked for: a true triple must not show itself."""
+    def _without(self, links: Links, side: Side, ends: Tensor, batch_relations: Tensor) -> Links:
+        """Return links of a batch without the triples of the batch: a positive must not reveal itself."""
         anchor, true = ends.chunk(2)
         there = links.there.clone()
-        size, relation = len(anchor), (asked % self.num_relations)[:, None]
+        size, relation = len(anchor), (batch_relations % self.num_relations)[:, None]
         for rows, other, way in (
             (slice(0, size), true, 1 if side == "tail" else 0),
             (slice(size, 2 * size), anchor, 0 if side == "tail" else 1),
@@ -167,11 +167,8 @@ class Neighbourhood(Model):
 class RGCN(Neighbourhood):
     """score(h, r, t) = Σ h' ∘ r ∘ t', e' = W₀ e + mean over links (s, x) of Σ_b a_sb V_b x.
 
-    Schlichtkrull et al., ESWC 2018: one layer of a relational graph convolution under DistMult. A link's matrix is a
-    mix of bases V_b, whose weights a_s belong to the relation and the way; the mean is over all links, as in the
-    paper's link prediction. Its FB15k runs have one layer, too, with two bases; those on FB15k-237 two layers of blocks
-    of 5 × 5, with a ReLU between them. The released code takes the means of the two ways apart and adds them, and
-    learns from 30,000 links at a time, of which it shows one half; here each entity has a sample of its links.
+    Schlichtkrull et al., ESWC 2018: one layer of a relational graph convolution under DistMult. The matrix of a link is
+    a mix of bases V_b, whose weights a_s belong to the relation and the direction; the mean is over all links.
     """
 
     name = "rgcn"
@@ -185,7 +182,7 @@ class RGCN(Neighbourhood):
     tail_query, head_query = DistMult.tail_query, DistMult.head_query
 
     def init_from_graph(self, graph: Graph, seed: int) -> None:
-        """W₀ starts as the identity, bases uniform in ±1/√d, their weights in ±1."""
+        """Start W₀ as the identity, bases uniform in ±1/√d, and their weights in ±1."""
         super().init_from_graph(graph, seed)
         dense = self.dense
         with torch.no_grad():
@@ -196,7 +193,7 @@ class RGCN(Neighbourhood):
             mixing.copy_(mixing / mixing.abs().max().clamp(min=1e-12))
 
     def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
-        """e'."""
+        """Return e'."""
         dense, r = self.dense, self.parts("relation", relation)
         mixing = torch.stack([F.embedding(links.relation[:, i], a) for i, a in enumerate((r.into, r.out))], 1)
         share = links.there / links.there.sum((1, 2), keepdim=True).clamp(min=1)
@@ -205,13 +202,10 @@ class RGCN(Neighbourhood):
 
 
 class GCOTE(Neighbourhood, OTE):
-    """OTE's score plus the same distance to the context of the candidate (Tang et al., ACL 2020).
+    """The score of OTE plus the same distance to the context of the candidate (Tang et al., ACL 2020).
 
     The context of a tail is the mean of itself and of what OTE makes of (h', r') over the links that lead to it; that
-    of a head the mean over the links that lead from it, turned back. As in OTE each side is asked for in its own way.
-    So these are two of the paper's four distances, which it adds: the other two go from the candidate back to the one
-    who asks, and to the context of that. The released code takes the mean of the four, weighs links by attention in
-    place of the mean, and starts from a trained OTE.
+    of a head the mean over the links that lead from it, turned back.
     """
 
     name = "gc-ote"
@@ -224,11 +218,11 @@ class GCOTE(Neighbourhood, OTE):
     chunk = 1 << 11
 
     def ways(self, side: Side) -> tuple[int, ...]:
-        """Only candidates have a context: tails the links to them, heads those from them."""
+        """Return the direction of the context, which only candidates have: links to tails, links from heads."""
         return (0,) if self.candidate_side[side] == "tail" else (1,)
 
     def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
-        """The entity and its context each way that is there."""
+        """Return the entity and its context in each direction that is there."""
         r = self.parts("relation", relation)
         size = group_size(self.dim)
         contexts = [own, own]
@@ -243,15 +237,15 @@ class GCOTE(Neighbourhood, OTE):
         return torch.cat([own, *contexts], -1)
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """The entity and its context on a side."""
+        """Return the entity and its context on a side."""
         return torch.cat([e.vector, e.into if e.side == "tail" else e.out], -1)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q, once for the entity and once for its context."""
+        """Return q twice: for the entity and for its context."""
         q, _ = super().tail_query(h[..., : self.dim], r)
         return torch.cat([q, q], -1), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q, once for the entity and once for its context."""
+        """Return q twice: for the entity and for its context."""
         q, _ = super().head_query(r, t[..., : self.dim])
         return torch.cat([q, q], -1), None

@@ -1,4 +1,4 @@
-"""A relation turns an entity: feature by feature in the complex plane (RotatE), or by groups of features (OTE).
+"""Models whose relations turn an entity: feature by feature in the complex plane (RotatE), or in groups (OTE).
 
 Complex rows are a real half and an imaginary half.
 """
@@ -22,9 +22,8 @@ from pairre.models.scoring import Model
 class RotatE(Model):
     """score(h, r, t) = −Σ |h ∘ e^{iθ} − t| over complex features, θ the phases of r (Sun et al., ICLR 2019).
 
-    A relation's row holds its phases in units that the first draw, uniform in ± the bound, spreads over ±π: a step of
-    Adam then turns by as much as it moves, in proportion. So does the released code, which also weighs positives the
-    less, the more triples share their head and relation or their relation and tail (`loss.subsampling`).
+    A relation row holds phases in units in which the initial draw, uniform in ± the bound, covers ±π: a step of Adam
+    then turns by as much as it moves, in proportion.
     """
 
     name = "rotate"
@@ -42,20 +41,20 @@ class RotatE(Model):
         self.turn = math.pi / bound
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """Both halves."""
+        """Return both halves of a complex row."""
         return torch.cat([e.real, e.imaginary], -1)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q = h ∘ e^{iθ}."""
+        """Return q = h ∘ e^{iθ}."""
         return turned(h, self.turn * r.phase), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q = t ∘ e^{−iθ}."""
+        """Return q = t ∘ e^{−iθ}."""
         return turned(t, -self.turn * r.phase), None
 
 
 def turned(x: Tensor, phase: Tensor) -> Tensor:
-    """x ∘ e^{i phase}."""
+    """Return x ∘ e^{i phase}."""
     real, imaginary = x.chunk(2, -1)
     cosine, sine = phase.cos(), phase.sin()
     return torch.cat([real * cosine - imaginary * sine, real * sine + imaginary * cosine], -1)
@@ -64,8 +63,7 @@ def turned(x: Tensor, phase: Tensor) -> Tensor:
 class RotatEPair(RotatE):
     """score(h, r, t) = −Σ |h ∘ e^{ia} − t ∘ e^{ib}|: RotatE with a pair of phases (Chao et al., ACL 2021, ablation).
 
-    |h e^{ia} − t e^{ib}| = |h e^{i(a−b)} − t|, so its scores are RotatE's with the difference of the phases: what the
-    paper measured with it is what the parametrisation does to the optimisation.
+    |h e^{ia} − t e^{ib}| = |h e^{i(a−b)} − t|, so its scores are those of RotatE with the difference of the phases.
     """
 
     name = "rotate+pair"
@@ -74,11 +72,11 @@ class RotatEPair(RotatE):
     relation_parts = {"head": 1, "tail": 1}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q = h ∘ e^{ia}, w = e^{ib}."""
+        """Return q = h ∘ e^{ia} and w = e^{ib}."""
         return self._pair(h, r.head, r.tail)
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q = t ∘ e^{ib}, w = e^{ia}."""
+        """Return q = t ∘ e^{ib} and w = e^{ia}."""
         return self._pair(t, r.tail, r.head)
 
     def _pair(self, x: Tensor, own: Tensor, other: Tensor) -> Query:
@@ -89,10 +87,9 @@ class RotatEPair(RotatE):
 class OTE(Model):
     """score(h, r, t) = −Σ_g ‖e^{s_g} ∘ Φ(M_g) h_g − t_g‖₂ over groups of features (Tang et al., ACL 2020).
 
-    Φ orthogonalises a group's matrix by Gram–Schmidt. Asked for heads, the distance is ‖e^{−s} ∘ Φ(M)ᵀ t − h‖: the
-    scales make it differ from the other, and as in the released code each side is trained and ranked with its own. That
-    code scales features before it turns them, the paper after, as here; it starts from orthogonalised draws. Groups
-    have 20 features as on FB15k-237 there, or the largest divisor of `model.dim` below that.
+    Φ orthogonalises the matrix of a group by Gram–Schmidt. A query for heads has the distance ‖e^{−s} ∘ Φ(M)ᵀ t − h‖,
+    which differs from the other because of the scales: each side is trained and ranked with its own. A group has 20
+    features, or the largest divisor of `model.dim` below that.
     """
 
     name = "ote"
@@ -105,7 +102,7 @@ class OTE(Model):
     needs_other_rows = True
 
     def init_from_graph(self, graph: Graph, seed: int) -> None:
-        """Matrices start near the identity: far from singular ones, near which Φ jumps."""
+        """Start matrices near the identity: far from singular ones, near which Φ is not continuous."""
         super().init_from_graph(graph, seed)
         with torch.no_grad():
             self._matrices(self.parts("relation", self.relation)).add_(
@@ -127,7 +124,7 @@ class OTE(Model):
         return F.embedding(relations + self.relation_offset[side], self.prepare_relations(self.relation))
 
     def prepare_relations(self, rows: Tensor) -> Tensor:
-        """Φ(M) in the place of M: rows of M by Gram–Schmidt, which is L⁻¹ M with M Mᵀ = L Lᵀ, in float64."""
+        """Return rows with Φ(M) in the place of M: Gram–Schmidt on rows of M is L⁻¹ M with M Mᵀ = L Lᵀ, in float64."""
         r = self.parts("relation", rows)
         matrix = self._matrices(r).double()
         nothing = 1e-12 * torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
@@ -136,17 +133,17 @@ class OTE(Model):
         return torch.cat([turn.flatten(-3), r.scale], -1)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q = e^{s} ∘ Φ(M) h."""
+        """Return q = e^{s} ∘ Φ(M) h."""
         turned = torch.einsum("...gij,...gj->...gi", self._matrices(r), self._groups(h))
         return turned.flatten(-2) * r.scale.exp(), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q = e^{−s} ∘ Φ(M)ᵀ t."""
+        """Return q = e^{−s} ∘ Φ(M)ᵀ t."""
         turned = torch.einsum("...gij,...gi->...gj", self._matrices(r), self._groups(t))
         return turned.flatten(-2) * (-r.scale).exp(), None
 
     def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:  # noqa: ARG002
-        """Minus the sum of the groups' Euclidean distances."""
+        """Return minus the sum of the Euclidean distances of all groups."""
         x = self._groups(q - c)
         return -stable_sum(safe_sqrt(stable_sum(x * x)))
 
@@ -168,5 +165,5 @@ class OTE(Model):
 
 
 def group_size(dim: int) -> int:
-    """The largest divisor of a number that is at most 20."""
+    """Return the largest divisor of a number that is at most 20."""
     return next(size for size in range(min(20, dim), 0, -1) if dim % size == 0)

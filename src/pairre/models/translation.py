@@ -1,9 +1,6 @@
-"""A relation moves an entity, in a space of its own or not: TransE and what followed it, and Structured Embeddings.
+"""Models whose relations move an entity, in a space of their own or not: TransE and its successors, and SE.
 
-Where the papers write ‖·‖ with either norm, `kind` is the one their best results used, and the other can be asked for.
-All of these papers rank by a margin (`loss.name = "margin"`) with plain gradient steps, but for TransD's AdaDelta, and
-bound the length of vectors, the later ones also that of projected vectors. Here vectors are free unless `model.unit_norm` is
-set: the losses since RotatE's need no bound. KB2E is the code of TransR's authors, with TransE and TransH in it.
+Where a paper allows either norm, `metric` is the one of its best results, and `model.norm` chooses the other.
 """
 
 from __future__ import annotations
@@ -21,26 +18,21 @@ from pairre.support.randomness import bits, key
 
 
 class _Translation(Model):
-    """q = h + r and q = t − r, whatever h and t have become."""
+    """A translation: q = h + r and q = t − r, with h and t as `prepare` returns them."""
 
     relation_parts = {"vector": 1}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q = h + r."""
+        """Return q = h + r."""
         return h + r.vector, None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q = t − r."""
+        """Return q = t − r."""
         return t - r.vector, None
 
 
 class TransE(_Translation):
-    """score(h, r, t) = −‖h + r − t‖ (Bordes et al., NeurIPS 2013).
-
-    The paper draws from ±6/√d, corrupts one side of a triple, and keeps entities on the unit sphere (`model.unit_norm`). Its
-    code corrupts both sides; KB2E only shortens what is longer than 1. Code since RotatE's leaves entities free, as is
-    the default here, and lets the margin of the loss bound them.
-    """
+    """score(h, r, t) = −‖h + r − t‖ (Bordes et al., NeurIPS 2013)."""
 
     name = "transe"
     formula = "−‖h + r − t‖₁"
@@ -51,12 +43,7 @@ class TransE(_Translation):
 
 
 class TransH(Model):
-    """score(h, r, t) = −‖h⊥ + r − t⊥‖₂, e⊥ = e − (n·e) n, n the unit normal of r's hyperplane (Wang et al., AAAI 2014).
-
-    The paper squares the norm; ranks are the same. That r lies in the hyperplane and that entities are no longer than 1
-    it asks for by penalties; KB2E has the L1 norm and enforces both. Here the first is exact, as r is projected too.
-    The paper also draws the side to corrupt by the relation's numbers of heads and tails; here sides alternate.
-    """
+    """score(h, r, t) = −‖h⊥ + r⊥ − t⊥‖₂, e⊥ = e − (n·e) n, n the normal of r's hyperplane (Wang et al., AAAI 2014)."""
 
     name = "transh"
     formula = "−‖h⊥ + r⊥ − t⊥‖₂, e⊥ = e − (n̂·e) n̂"
@@ -68,30 +55,26 @@ class TransH(Model):
     projects_entities = True
 
     def prepare(self, e: Any, r: Any) -> Tensor:
-        """e⊥."""
+        """Return e⊥."""
         return _off(e.vector, r.normal)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
-        """q = h⊥ + r⊥."""
+        """Return q = h⊥ + r⊥."""
         return h + _off(r.vector, r.normal), None
 
     def head_query(self, r: Any, t: Tensor) -> Query:
-        """q = t⊥ − r⊥."""
+        """Return q = t⊥ − r⊥."""
         return t - _off(r.vector, r.normal), None
 
 
 def _off(x: Tensor, normal: Tensor) -> Tensor:
-    """x without its part along a normal."""
+    """Return x without its part along a normal."""
     n = F.normalize(normal, dim=-1)
     return x - (x * n).sum(-1, keepdim=True) * n
 
 
 class TransR(_Translation):
-    """score(h, r, t) = −‖M h + r − M t‖₂ with a matrix M of the relation (Lin et al., AAAI 2015).
-
-    Entities and relations have the same number of features here; the paper's best settings have it so too. It squares
-    the norm and starts from TransE's vectors and M = 1; KB2E has the L1 norm. Here all start from one draw.
-    """
+    """score(h, r, t) = −‖M h + r − M t‖₂ with a matrix M of the relation (Lin et al., AAAI 2015)."""
 
     name = "transr"
     formula = "−‖M h + r − M t‖₂, M in R^{d×d}"
@@ -103,12 +86,12 @@ class TransR(_Translation):
     projects_entities = True
 
     def prepare(self, e: Any, r: Any) -> Tensor:
-        """M e."""
+        """Return M e."""
         return _product(r.matrix, e.vector)
 
 
 def _product(matrix: Tensor, vector: Tensor) -> Tensor:
-    """Matrices [..., d·d], row by row, times vectors [..., d]; leading dimensions broadcast."""
+    """Return matrices [..., d·d], stored by row, times vectors [..., d]; leading dimensions broadcast."""
     dim = vector.shape[-1]
     square = matrix.reshape(*matrix.shape[:-1], dim, dim)
     if square.dim() == 2:  # one matrix for all
@@ -121,10 +104,9 @@ def _product(matrix: Tensor, vector: Tensor) -> Tensor:
 class TranSparseShare(TransR):
     """score(h, r, t) = −‖M h + r − M t‖₂ with a sparse matrix M of the relation (Ji et al., AAAI 2016).
 
-    Of M's entries a share of 1 − (1 − θ) N / N_max is 0, for N triples of the relation and N_max of the most frequent
-    one: rare relations get few parameters. Which entries, chance says (the paper's unstructured pattern; it has one of
-    bands, too); the diagonal is always kept. The zeros are the pattern: an entry that is 0 gets no gradient and stays
-    0. Matrices start as the identity, as in the paper, its vectors as TransE's. No released code was found.
+    Of the entries of M, a share of 1 − (1 − θ) N / N_max is 0, for N triples of the relation and N_max of the most
+    frequent one. The diagonal is always kept, the other zeros are drawn at random. The zeros are the pattern: an entry
+    that is 0 gets no gradient and stays 0.
     """
 
     name = "transparse-share"
@@ -133,15 +115,15 @@ class TranSparseShare(TransR):
     least_sparse: ClassVar[float] = 0.3  # θ, the share of zeros of the most frequent relation; the paper tunes it
 
     def prepare(self, e: Any, r: Any) -> Tensor:
-        """M e."""
+        """Return M e."""
         return _product(_kept(r.matrix), e.vector)
 
     def sizes(self, triples: Tensor) -> dict[str, Tensor]:
-        """N of every relation, for each of its matrices."""
+        """Return N of every relation, for each of its matrices."""
         return {"matrix": torch.bincount(triples[:, 1], minlength=self.num_relations)}
 
     def init_from_graph(self, graph: Graph, seed: int) -> None:
-        """Matrices start as the identity, but for a hundredth of the draw at the other places that are kept."""
+        """Start matrices as the identity, with a hundredth of the draw at the other entries that are kept."""
         sizes = self.sizes(graph.train.long())
         most = max(1, *(int(n.max()) for n in sizes.values()))
         places = torch.arange(self.dim**2, device=self.relation.device)
@@ -158,7 +140,7 @@ class TranSparseShare(TransR):
 
 
 def _kept(matrix: Tensor) -> Tensor:
-    """A sparse matrix, with no gradient where it is 0."""
+    """Return a sparse matrix, with no gradient where it is 0."""
     return matrix * (matrix != 0)
 
 
@@ -175,11 +157,11 @@ class TranSparseSeparate(TranSparseShare):
     relation_parts = {"vector": 1, "head": lambda dim: dim * dim, "tail": lambda dim: dim * dim}
 
     def prepare(self, e: Any, r: Any) -> Tensor:
-        """M e, with the matrix of the side that e stands on."""
+        """Return M e, with the matrix of the side that e stands on."""
         return _product(_kept(getattr(r, e.side)), e.vector)
 
     def sizes(self, triples: Tensor) -> dict[str, Tensor]:
-        """N of every relation, for each of its matrices."""
+        """Return N of every relation, for each of its matrices."""
         different = {}
         for name, column in (("head", 0), ("tail", 2)):
             linked = torch.unique(triples[:, 1] * self.num_entities + triples[:, column]) // self.num_entities
@@ -188,10 +170,7 @@ class TranSparseSeparate(TranSparseShare):
 
 
 class TransD(_Translation):
-    """score(h, r, t) = −‖h⊥ + r − t⊥‖₂, e⊥ = e + (e_p·e) r_p, each with a projection vector (Ji et al., ACL 2015).
-
-    The paper squares the norm, and starts from TransE's vectors and e⊥ = e; here all start from one draw.
-    """
+    """score(h, r, t) = −‖h⊥ + r − t⊥‖₂, e⊥ = e + (e_p·e) r_p, each with a projection vector (Ji et al., ACL 2015)."""
 
     name = "transd"
     formula = "−‖h⊥ + r − t⊥‖₂, e⊥ = e + (e_p·e) r_p"
@@ -204,17 +183,13 @@ class TransD(_Translation):
     projects_entities = True
 
     def prepare(self, e: Any, r: Any) -> Tensor:
-        """e⊥."""
+        """Return e⊥."""
         moved: Tensor = e.vector + (e.projection * e.vector).sum(-1, keepdim=True) * r.projection
         return moved
 
 
 class SE(Model):
-    """score(h, r, t) = −‖M_head h − M_tail t‖₁ with two matrices of the relation (Bordes et al., AAAI 2011).
-
-    The paper keeps entities at length 1 (`model.unit_norm`) and corrupts one side of a triple; its released code corrupts
-    both, and gives matrices a step size of their own.
-    """
+    """score(h, r, t) = −‖M_head h − M_tail t‖₁ with two matrices of the relation (Bordes et al., AAAI 2011)."""
 
     name = "se"
     formula = "−‖M_head h − M_tail t‖₁, M in R^{d×d}"
@@ -226,13 +201,13 @@ class SE(Model):
     projects_entities = True
 
     def prepare(self, e: Any, r: Any) -> Tensor:
-        """M e, with the matrix of the side that e stands on."""
+        """Return M e, with the matrix of the side that e stands on."""
         return _product(getattr(r, e.side), e.vector)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:  # noqa: ARG002
-        """q = M_head h."""
+        """Return q = M_head h."""
         return h, None
 
     def head_query(self, r: Any, t: Tensor) -> Query:  # noqa: ARG002
-        """q = M_tail t."""
+        """Return q = M_tail t."""
         return t, None

@@ -1,4 +1,4 @@
-"""What training shows: a live panel on a terminal, plain lines elsewhere, nothing if unwanted; TensorBoard if asked."""
+"""Show the progress of training: a live panel on a terminal, plain lines elsewhere, TensorBoard files on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pairre.support.errors import MissingExtraError
 
 
 class Display:
-    """Shows nothing; the other displays override what they show."""
+    """A display that shows nothing; the others override what they show."""
 
     def __enter__(self) -> Self:
         return self
@@ -28,17 +28,17 @@ class Display:
         pass
 
     def resumed(self, step: int) -> None:
-        """Training continues after a step."""
+        """Show that training continues after a step."""
 
     def report(self, entry: dict[str, Any]) -> None:
-        """One line of the log."""
+        """Show an entry of the log."""
 
     def say(self, text: str) -> None:
-        """One remark."""
+        """Show a remark."""
 
 
 class PlainDisplay(Display):
-    """Lines, for files and pipes: every validation, and a report every few seconds."""
+    """Plain lines, for files and pipes: every validation, and a report every few seconds."""
 
     def __init__(self, console: Console, num_steps: int, title: str) -> None:
         self.console, self.num_steps = console, num_steps
@@ -49,11 +49,11 @@ class PlainDisplay(Display):
         return self
 
     def resumed(self, step: int) -> None:
-        """Say where it continues."""
+        """Print where training continues."""
         self.say(f"resumed after step {step:,}")
 
     def report(self, entry: dict[str, Any]) -> None:
-        """Validations always, losses now and then."""
+        """Print every validation, and the loss every few seconds."""
         where = f"step {entry['step']:>7,}/{self.num_steps:,}"
         if "valid" in entry:
             best = " (best)" if entry["valid"]["mrr"] == entry["best_mrr"] else f" (best {entry['best_mrr']:.4f})"
@@ -65,7 +65,7 @@ class PlainDisplay(Display):
             self.say(f"{where}  loss {entry['loss']:.4f}  {entry['triples_per_second']:,} triples/s")
 
     def say(self, text: str) -> None:
-        """One line."""
+        """Print a line."""
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -115,7 +115,7 @@ class LiveDisplay(Display):
         self._live.update(self._render())
 
     def say(self, text: str) -> None:
-        """Name what goes on beside the bar."""
+        """Show a remark beside the bar."""
         self._bar.update(self._task, description=text)
 
 
@@ -141,11 +141,11 @@ class BoardDisplay(Display):
         self._other.__exit__(kind, error, trace)
 
     def resumed(self, step: int) -> None:
-        """Pass it on."""
+        """Pass it on to the other display."""
         self._other.resumed(step)
 
     def report(self, entry: dict[str, Any]) -> None:
-        """Scalars by name."""
+        """Write the numbers of an entry as scalars."""
         values = {k: v for k, v in entry.items() if isinstance(v, float | int) and k != "step"}
         values |= {f"valid/{k}": v for k, v in entry.get("valid", {}).items()}
         for name, value in values.items():
@@ -153,12 +153,12 @@ class BoardDisplay(Display):
         self._other.report(entry)
 
     def say(self, text: str) -> None:
-        """Pass it on."""
+        """Pass it on to the other display."""
         self._other.say(text)
 
 
 def make_display(graph: Graph, recipe: Recipe, device: torch.device, board: Path | None, progress: bool) -> Display:
-    """The display that fits where standard error goes, and TensorBoard files under `board` if given."""
+    """Return the display that fits standard error, with TensorBoard files under `board` if that is given."""
     console = Console(stderr=True)
     title = f"{recipe.model.name} on {graph.name}: {recipe.model.dim} features, {device}; the first step compiles"
     display: Display = Display()
