@@ -12,7 +12,7 @@ from conftest import planted_graph
 from pairre.analysis.patterns import (
     KINDS,
     Comparison,
-    Meets,
+    Overlaps,
     Pattern,
     Vectors,
     agreement,
@@ -23,10 +23,10 @@ from pairre.analysis.patterns import (
     search,
 )
 from pairre.analysis.patterns.planted import planted_patterns
-from pairre.analysis.patterns.search import MEET
+from pairre.analysis.patterns.search import MIN_OVERLAP
 from pairre.graph import Graph, Vocabulary
 from pairre.models import PairRE, model_class
-from pairre.settings.recipe import from_values
+from pairre.settings import from_values
 
 HOLDING = {"symmetry": [[0]], "inverse": [[1, 2]], "subrelation": [[1, 3]], "composition": [[1, 4, 5]]}
 EVERYTHING = dict.fromkeys(KINDS, -1.0)
@@ -79,7 +79,7 @@ def test_relations_of_zeros_have_no_pattern():
     zeros = Vectors(np.zeros((2, 4), np.float32), np.zeros((2, 4), np.float32))
     for kind, ids in HOLDING.items():
         assert agreement(zeros, kind, np.zeros_like(ids)) == 0
-    assert search(zeros, Meets.all(2)) == {kind: [] for kind in KINDS}
+    assert search(zeros, Overlaps.all(2)) == {kind: [] for kind in KINDS}
 
 
 def test_tied_vectors_are_ordered():
@@ -90,17 +90,19 @@ def test_tied_vectors_are_ordered():
     assert back < 0.7
 
 
-def brute_force(vectors, meets):
+def brute_force(vectors, overlaps):
     """Every instance of every pattern, one at a time."""
     every = range(len(vectors.head))
     found = {("symmetry", (r,)) for r in every}
-    found |= {("inverse", (a, b)) for a in every for b in every if a < b and meets.chain[a, b] and meets.chain[b, a]}
+    found |= {
+        ("inverse", (a, b)) for a in every for b in every if a < b and overlaps.chain[a, b] and overlaps.chain[b, a]
+    }
     pairs = itertools.permutations(every, 2)
     length = [np.hypot(head, tail).sum() for head, tail in zip(*vectors, strict=True)]
-    pairs = {(a, b) for a, b in pairs if meets.heads[a, b] and meets.tails[a, b] and length[a] >= length[b]}
+    pairs = {(a, b) for a, b in pairs if overlaps.heads[a, b] and overlaps.tails[a, b] and length[a] >= length[b]}
     found |= {("subrelation", pair) for pair in pairs}
     for a, b, c in itertools.product(every, repeat=3):
-        if c not in (a, b) and meets.chain[a, b] and meets.heads[a, c] and meets.tails[b, c]:
+        if c not in (a, b) and overlaps.chain[a, b] and overlaps.heads[a, c] and overlaps.tails[b, c]:
             found.add(("composition", (a, b, c)))
     return {Pattern(kind, ids): agreement(vectors, kind, np.array([ids]))[0] for kind, ids in found}
 
@@ -108,37 +110,41 @@ def brute_force(vectors, meets):
 @pytest.mark.parametrize("everything", [True, False])
 def test_the_search_is_exact(everything):
     vectors = holding_vectors(dim=7)
-    meets = Meets.all(8) if everything else Meets(*(np.random.default_rng(1).random((3, 8, 8)) < 0.5))
-    expected = brute_force(vectors, meets)
-    found = search(vectors, meets, EVERYTHING)
+    overlaps = Overlaps.all(8) if everything else Overlaps(*(np.random.default_rng(1).random((3, 8, 8)) < 0.5))
+    expected = brute_force(vectors, overlaps)
+    found = search(vectors, overlaps, EVERYTHING)
     assert {p for patterns in found.values() for p in patterns} == set(expected)
     for patterns in found.values():
         scores = [p.score for p in patterns]
         assert scores == sorted(scores, reverse=True)
         assert scores == pytest.approx([expected[p] for p in patterns], abs=1e-5)
-    best = search(vectors, meets, EVERYTHING, most=3)
+    best = search(vectors, overlaps, EVERYTHING, max_patterns=3)
     assert all(best[kind] == found[kind][:3] for kind in KINDS)
 
 
 def test_the_search_finds_what_holds():
-    found = search(holding_vectors(), Meets.all(8))
+    found = search(holding_vectors(), Overlaps.all(8))
     for kind, ids in HOLDING.items():
         assert Pattern(kind, tuple(ids[0])) in found[kind]
     assert not any({6, 7} & set(p.relations) for patterns in found.values() for p in patterns)
 
 
-def test_meets_are_those_of_sets(monkeypatch):
+def test_overlaps_are_those_of_sets(monkeypatch):
     random = np.random.default_rng(0)
     triples = torch.from_numpy(np.stack([random.integers(n, size=80) for n in (30, 5, 30)], 1).astype(np.int32))
     names = [Vocabulary([str(i) for i in range(n)], kind) for n, kind in ((30, "entity"), (5, "relation"))]
     graph = Graph("g", *names, triples, triples[:0], triples[:0])
     monkeypatch.setattr(sys.modules[search.__module__], "_ELEMENTS", 35)  # seven entities at a time
-    meets = Meets.of(graph)
+    overlaps = Overlaps.of(graph)
     heads, tails = ([{t[c] for t in triples.tolist() if t[1] == r} for r in range(5)] for c in (0, 2))
-    for found, one, other in ((meets.heads, heads, heads), (meets.tails, tails, tails), (meets.chain, tails, heads)):
+    for found, one, other in (
+        (overlaps.heads, heads, heads),
+        (overlaps.tails, tails, tails),
+        (overlaps.chain, tails, heads),
+    ):
         for a, b in itertools.product(range(5), repeat=2):
             shared = len(one[a] & other[b])
-            assert found[a, b] == (shared > 0 and shared >= MEET * min(len(one[a]), len(other[b])))
+            assert found[a, b] == (shared > 0 and shared >= MIN_OVERLAP * min(len(one[a]), len(other[b])))
 
 
 def test_only_pairre_has_pairs(graph):
@@ -177,6 +183,7 @@ def test_planted_graphs_hold_what_was_planted():
     assert again.patterns == planted.patterns
 
 
+@pytest.mark.slow
 def test_the_detector_finds_what_was_planted():
     """Thresholds come from another planted graph (benchmarks/patterns.py)."""
     planted = planted_patterns(3, each=2, group=30, num_groups=4)
@@ -188,7 +195,7 @@ def test_the_detector_finds_what_was_planted():
         }
     )
     run = pairre.train(planted.graph, recipe, progress=False, device="cpu")
-    found = search(paired_vectors(run.model), Meets.of(planted.graph))
+    found = search(paired_vectors(run.model), Overlaps.of(planted.graph))
     compared = compare((p for patterns in found.values() for p in patterns), planted.patterns)
     for kind in ("symmetry", "inverse", "composition"):
         assert (compared[kind].precision, compared[kind].recall) == (1, 1), kind

@@ -105,6 +105,7 @@ def test_runs_without_a_split_or_a_log(run, missing):
         assert data["no_evaluation"].startswith("The test split is empty")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["transe", "transr"])
 def test_models_without_paired_vectors(name):
     recipe = replace(QUICK, model=replace(QUICK.model, name=name), train=replace(QUICK.train, steps=2))
@@ -177,6 +178,7 @@ def test_what_the_command_refuses(run, call, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_figures_as_files(run, tmp_path):
     pytest.importorskip("matplotlib")
     files = write_report(run, tmp_path / "report.html", figures=tmp_path / "figures")
@@ -215,6 +217,7 @@ def browser_page(browser):
     opened.close()
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_page_in_a_browser(run, browser_page, tmp_path):
     write_report(run, tmp_path / "report.html")

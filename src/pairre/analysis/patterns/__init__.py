@@ -1,4 +1,4 @@
-"""Relation patterns: symmetries, inverses, subrelations and compositions, read off PairRE's vectors and off triples."""
+"""Relation patterns: symmetries, inverse pairs, subrelations and compositions, in PairRE's vectors and in triples."""
 
 from pairre.analysis.patterns.agreement import (
     FORMULAS,
@@ -11,14 +11,16 @@ from pairre.analysis.patterns.agreement import (
     products,
 )
 from pairre.analysis.patterns.detect import Comparison, compare, patterns_in_triples
-from pairre.analysis.patterns.search import Meets, search
+from pairre.analysis.patterns.search import MIN_AGREEMENT, MIN_OVERLAP, Overlaps, search
 
 __all__ = [
     "FORMULAS",
     "KINDS",
+    "MIN_AGREEMENT",
+    "MIN_OVERLAP",
     "Comparison",
     "Kind",
-    "Meets",
+    "Overlaps",
     "Pattern",
     "Vectors",
     "agreement",

@@ -1,19 +1,19 @@
-"""What a pattern says about PairRE's vectors, and how nearly they do what it says.
+"""Define relation patterns as equations between PairRE's vectors, and measure how nearly an equation holds.
 
 R relations, D features, N instances of a pattern.
 
-Every pattern is an equation between two products of relation vectors, feature by feature: x = y. Its residual x − y is
-what the paper's histograms show. How nearly it holds is its agreement, 1 − Σ|x − y| / Σ(|x| + |y|): the share of the
-two products that cancels, 1 where the equation holds. As each relation stands on both sides, one whose vectors are
-simply small, or small on one side as those of N-1 relations are, gains nothing by that. Vectors that have nothing to do
-with each other agree to about a fifth, or a third for a symmetry, which asks for no signs.
+Every pattern is an equation x = y between two products of relation vectors, feature by feature. The paper's histograms
+show its residual x − y. The agreement 1 − Σ|x − y| / Σ(|x| + |y|) measures how nearly the equation holds: it is the
+fraction of the two products that cancels, and 1 where the equation holds. Each relation appears on both sides of the
+equation, so vectors that are merely small, or small on one side as those of N-1 relations are, do not raise the
+agreement. Unrelated vectors agree to about 0.2, or 0.36 for a symmetry, whose equation ignores signs.
 
-A subrelation r1 → r2 asks for r2 = α ∘ r1 with the same α for heads and tails and |α| ≤ 1. The first is an equation
-like the others; by the second r2 is no longer than r1, and where it is, the agreement is less by the ratio of their
-lengths.
+A subrelation r1 → r2 means r2 = α ∘ r1, with the same α for heads and tails and |α| ≤ 1. The first condition is an
+equation like the others. The second implies that r2 is not longer than r1; where it is longer, the agreement is
+multiplied by the ratio of their lengths.
 """
 
-# Kernels carry no types: numba finds them out.
+# Functions compiled by numba have no annotations, because numba infers their types.
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from pairre.models import Model, PairRE
-from pairre.support.threads import over_rows
+from pairre.support.threads import parallel_for
 
 Kind = Literal["symmetry", "inverse", "subrelation", "composition"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -40,9 +40,10 @@ FORMULAS: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern of relations, by id: (r) symmetric, (r1, r2) inverse or r1 → r2, (r1, r2, r3) r1 then r2 → r3.
+    """A pattern and the ids of its relations.
 
-    The score is the agreement where vectors say it, the confidence where triples do; equality leaves it out.
+    The relations are (r) for a symmetry, (r1, r2) for an inverse pair or for r1 → r2, and (r1, r2, r3) for a
+    composition r1 ∘ r2 → r3. The score is an agreement of vectors or the confidence of a rule; it is not compared.
     """
 
     kind: Kind
@@ -58,7 +59,7 @@ class Vectors(NamedTuple):
 
 
 def paired_vectors(model: Model) -> Vectors | None:
-    """The relation vectors of PairRE, and nothing for models that have no such pair."""
+    """Return the relation vectors of PairRE, or None for a model that has no such pair."""
     if not isinstance(model, PairRE):
         return None
     every = torch.arange(model.num_relations, device=model.relation.device)
@@ -68,7 +69,7 @@ def paired_vectors(model: Model) -> Vectors | None:
 
 
 def products(vectors: Vectors, kind: Kind, relations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The two sides of the equation for [N, …] relations; their difference is the residual, [N, D]."""
+    """Return the two sides x and y [N, D] of a pattern's equation for relation ids [N, …]."""
     head, tail = vectors
     ids = relations.T
     if kind == "symmetry":
@@ -81,25 +82,25 @@ def products(vectors: Vectors, kind: Kind, relations: np.ndarray) -> tuple[np.nd
 
 
 def agreement(vectors: Vectors, kind: Kind, relations: np.ndarray) -> np.ndarray:
-    """How nearly a pattern holds for [N, …] relations, [N]: the definition that the search computes faster."""
+    """Return the agreement [N] of a pattern for relation ids [N, …], computed by its definition."""
     x, y = products(vectors, kind, relations)
-    whole = (np.abs(x) + np.abs(y)).sum(1)
-    agreed: np.ndarray = 1 - np.divide(np.abs(x - y).sum(1), whole, out=np.ones_like(whole), where=whole > 0)
+    total = (np.abs(x) + np.abs(y)).sum(1)
+    agreed: np.ndarray = 1 - np.divide(np.abs(x - y).sum(1), total, out=np.ones_like(total), where=total > 0)
     if kind == "subrelation":
-        one, two = lengths(vectors)[relations.T]
-        agreed *= np.divide(one, two, out=np.ones_like(one), where=two > one)
+        body, implied = lengths(vectors)[relations.T]
+        agreed *= np.divide(body, implied, out=np.ones_like(body), where=implied > body)
     return agreed
 
 
 def lengths(vectors: Vectors) -> np.ndarray:
-    """The length of every relation, summed over features, [R]."""
+    """Return the length of every relation [R], summed over features."""
     return np.asarray(np.hypot(*vectors).sum(1))
 
 
 def agreements(left: Vectors, right: Vectors, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Agreement of x = left.head[i] ∘ right.head[j] and y = left.tail[i] ∘ right.tail[j], [N], on all cores."""
+    """Return the agreement [N] of x = left.head[i] ∘ right.head[j] and y = left.tail[i] ∘ right.tail[j]."""
     out = np.empty(len(i), np.float32)
-    over_rows(_agreements, len(i), *left, *right, i, j, out)
+    parallel_for(_agreements, len(i), *left, *right, i, j, out)
     return out
 
 
@@ -107,9 +108,9 @@ def agreements(left: Vectors, right: Vectors, i: np.ndarray, j: np.ndarray) -> n
 def _agreements(left_head, left_tail, right_head, right_tail, i, j, out, start, stop):
     for n in range(start, stop):
         a, b, c, d = left_head[i[n]], right_head[j[n]], left_tail[i[n]], right_tail[j[n]]
-        apart, whole = np.float32(0), np.float32(0)
+        difference, total = np.float32(0), np.float32(0)
         for k in range(len(a)):
             x, y = a[k] * b[k], c[k] * d[k]
-            apart += abs(x - y)
-            whole += abs(x) + abs(y)
-        out[n] = 1 - apart / whole if whole > 0 else 0
+            difference += abs(x - y)
+            total += abs(x) + abs(y)
+        out[n] = 1 - difference / total if total > 0 else 0

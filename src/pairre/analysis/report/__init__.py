@@ -10,7 +10,7 @@ from pairre.analysis.report.entities import Method, check_method
 from pairre.analysis.report.figures import check_matplotlib, write_figures
 from pairre.analysis.report.page import page
 from pairre.graph import Split
-from pairre.runs.folder import Run
+from pairre.runs import Run
 from pairre.support.errors import PairREError
 from pairre.support.files import write_text
 

@@ -1,4 +1,4 @@
-"""A run → everything that its report shows, as plain values ready for JSON."""
+"""Collect everything that the report of a run shows, as plain values ready for JSON."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pairre import __version__
 from pairre.analysis.patterns import (
     FORMULAS,
     KINDS,
+    MIN_AGREEMENT,
     Kind,
-    Meets,
+    Overlaps,
     Pattern,
     Vectors,
     agreement,
@@ -23,26 +24,26 @@ from pairre.analysis.patterns import (
     patterns_in_triples,
     search,
 )
-from pairre.analysis.patterns.detect import CONFIDENCE, COVERAGE, SUPPORT
-from pairre.analysis.patterns.search import HOLDS, symmetries
+from pairre.analysis.patterns.detect import MIN_CONFIDENCE, MIN_COVERAGE, MIN_SUPPORT
+from pairre.analysis.patterns.search import symmetries
 from pairre.analysis.report.entities import Method, entity_map
 from pairre.evaluation.evaluate import summarise_groups, triples_by_category, triples_by_relation
 from pairre.evaluation.metrics import BREAKDOWN_METRICS, METRICS, bootstrap, summarise
 from pairre.evaluation.ranking import evaluate_triples
 from pairre.graph import Graph, Split
 from pairre.graph.statistics import CATEGORIES, relation_categories, relation_means
-from pairre.runs.folder import Run
+from pairre.runs import Run
 
 MOST_PATTERNS = 2000  # listed of each kind
 MOST_NUMBERS = 1 << 22  # of relation vectors that the page carries, about 11 MB
 MOST_POINTS = 1000  # of a curve
 
 
-Say = Callable[[str, float], None]  # what goes on, and the share of it that is done
+Say = Callable[[str, float], None]  # called with the current stage and the fraction of it that is done
 
 
 def collect(run: Run, split: Split, method: Method, say: Say) -> dict[str, Any]:
-    """Rank the split, search the vectors, mine the triples, lay out the map."""
+    """Return the values of a report: ranks of the split, patterns in vectors and triples, the map of entities."""
     graph = run.graph
     result: dict[str, Any] = {
         "title": f"{run.model.name} on {graph.name}",
@@ -82,7 +83,7 @@ def collect(run: Run, split: Split, method: Method, say: Say) -> dict[str, Any]:
 
 
 def _counted(say: Say, what: str, total: float) -> Callable[[float], None]:
-    """Say what goes on, from amounts of work that are done."""
+    """Return a function that adds an amount of finished work and reports the fraction of `total` that is done."""
     done = 0.0
     say(what, 0)
 
@@ -95,7 +96,7 @@ def _counted(say: Say, what: str, total: float) -> Callable[[float], None]:
 
 
 def _facts(run: Run, evaluation: dict[str, Any] | None) -> list[list[str]]:
-    """The cards at the top: term, value, and a remark."""
+    """Return the cards at the top of the page: a term, its value, and a remark."""
     graph, recipe = run.graph, run.recipe
     steps = max((entry["step"] for entry in run.history), default=0)
     valid = [entry["best_mrr"] for entry in run.history if "best_mrr" in entry]
@@ -154,7 +155,7 @@ def _metrics_note(evaluation: dict[str, Any]) -> str:
 
 
 def _relations(graph: Graph, vectors: Vectors | None) -> dict[str, list[Any]]:
-    """The table of relations, by column."""
+    """Return the columns of the table of relations."""
     columns: dict[str, list[Any]] = {
         "name": graph.relations.name_list(range(graph.num_relations)),
         "category": relation_categories(graph),
@@ -169,16 +170,16 @@ def _rounded(values: Iterable[float]) -> list[float]:
 
 def _mined() -> str:
     return (
-        f"By the training triples a pattern holds if its rule has a confidence of {CONFIDENCE:g} or more, foretells "
-        f"{SUPPORT} triples and {COVERAGE:.0%} of those of the relation it implies."
+        f"By the training triples a pattern holds if its rule has a confidence of {MIN_CONFIDENCE:g} or more and "
+        f"predicts {MIN_SUPPORT} triples and {MIN_COVERAGE:.0%} of those of the relation it implies."
     )
 
 
 def _from_vectors(vectors: Vectors, graph: Graph, triples: set[Pattern]) -> dict[str, Any]:
-    """Patterns found by either, how they compare, and the vectors themselves."""
-    found = search(vectors, Meets.of(graph))
+    """Return the patterns in vectors and in triples, their comparison, and the packed vectors."""
+    found = search(vectors, Overlaps.of(graph))
     compared = compare((p for patterns in found.values() for p in patterns), triples)
-    thresholds = ", ".join(f"{kind} {least:g}" for kind, least in HOLDS.items())
+    thresholds = ", ".join(f"{kind} {least:g}" for kind, least in MIN_AGREEMENT.items())
     packed = _packed(vectors, graph, [p for patterns in found.values() for p in patterns[:50]])
     left_out = graph.num_relations - len(packed["relations"])
     return {
@@ -195,7 +196,7 @@ def _from_vectors(vectors: Vectors, graph: Graph, triples: set[Pattern]) -> dict
 
 
 def _rows(found: dict[Kind, list[Pattern]], triples: set[Pattern], vectors: Vectors | None) -> dict[str, Any]:
-    """For each kind what either side found, with both scores, the best first."""
+    """Return, by kind, the patterns found in vectors or in triples, with both scores, best first."""
     table: dict[str, Any] = {}
     for kind in KINDS:
         confidence = {p.relations: round(p.score, 4) for p in triples if p.kind == kind}
@@ -216,7 +217,10 @@ def _rows(found: dict[Kind, list[Pattern]], triples: set[Pattern], vectors: Vect
 
 
 def _packed(vectors: Vectors, graph: Graph, first: Iterable[Pattern]) -> dict[str, Any]:
-    """Relation vectors in half precision, divided by the largest number; those of the best patterns come first."""
+    """Return relation vectors in half precision, scaled to at most 1.
+
+    Where not all fit, relations of the patterns in `first` are kept, then the most frequent ones.
+    """
     by_frequency = relation_means(graph)[0].argsort(descending=True, stable=True).tolist()
     dim = vectors.head.shape[1]
     wanted = list(dict.fromkeys([*(i for p in first for i in p.relations), *by_frequency]))
