@@ -187,6 +187,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("build_atlas")
 
 
+@pytest.mark.slow
 def test_rebuild_gives_the_same_bytes(script: ModuleType) -> None:
     assert script.VERSIONS == VERSIONS
     assert script.encode(script.build()) == read_bytes()

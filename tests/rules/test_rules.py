@@ -86,6 +86,7 @@ def small_graphs(draw):
     return graph_of(draw(st.lists(triple, min_size=1, max_size=60)), num_entities, num_relations)
 
 
+@pytest.mark.slow
 @given(small_graphs())
 def test_every_rule_is_found_with_exact_measures(graph):
     assert mined(graph, **ALL) == with_equivalences(expected(graph))
@@ -97,6 +98,7 @@ def test_thresholds_leave_out_nothing_else(graph, support, head_coverage, confid
     assert mined(graph, **dict(zip(ALL, least, strict=True))) == with_equivalences(expected(graph, *least))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["nations", "umls"])
 def test_real_graphs(public, name):
     graph = load_graph(public / name)

@@ -1,7 +1,7 @@
-"""Files of rules: tab-separated with a header, one rule a line.
+"""Rules and their files, which are tab-separated tables with a header and one rule per line.
 
-The body of a composition is two names, and a name may hold anything but a tab or a line break, so that cell is a JSON
-list: `["born_in", "city_of"]`. Every other body is one name as it is.
+The body of a composition has two names, and a name may contain anything but tabs and line breaks, so this cell is a
+JSON list: `["born_in", "city_of"]`. The cell of every other body is the name itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pairre.support.files import written_whole
 
 Kind = Literal["subrelation", "inverse", "symmetry", "equivalence", "composition"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_SHOWN: dict[Kind, str] = {
+_FORMULAS: dict[Kind, str] = {
     "subrelation": "{}(x, y) ⇒ {}(x, y)",
     "inverse": "{}(x, y) ⇒ {}(y, x)",
     "symmetry": "{}(x, y) ⇒ {}(y, x)",
@@ -31,7 +31,7 @@ _SHOWN: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A body that implies a head: two relations one after the other for a composition, else one relation."""
+    """A body that implies a conclusion; the body is one relation, or a path of two relations for a composition."""
 
     body: tuple[str, ...]
     conclusion: str
@@ -60,17 +60,37 @@ class Rule:
             raise RuleError(f"support {self.support}: a whole number from 1 up expected")
 
     def __str__(self) -> str:
-        return _SHOWN[self.kind].format(*self.body, self.conclusion)
+        return _FORMULAS[self.kind].format(*self.body, self.conclusion)
 
 
 # The file calls the conclusion "head", the word of the rule-mining literature.
 COLUMNS = {("head" if f.name == "conclusion" else f.name): f.name for f in fields(Rule)}  # column → field
-NEEDED = tuple(COLUMNS)[:4]
+REQUIRED = tuple(COLUMNS)[:4]
 
 
 def read_rules(path: str | Path) -> list[Rule]:
-    """Read a file of rules, also .gz or .zst. Columns go by the header; others than `COLUMNS` are passed over."""
+    """Return the rules of a file, which may be compressed as .gz or .zst.
+
+    Columns are found by their titles; columns other than `COLUMNS` are ignored. A RuleError names the faulty line.
+    """
     path = Path(path)
+    (first, header), *rest = _read_rows(path)
+    if missing := [column for column in REQUIRED if column not in header]:
+        needed = f"the header has at least {', '.join(REQUIRED)}, with tabs"
+        raise RuleError(f"{path}:{first}: column '{missing[0]}' is missing; {needed}")
+    rules = []
+    for number, cells in rest:
+        if len(cells) != len(header):
+            raise RuleError(f"{path}:{number}: {len(cells)} columns, expected {len(header)} as in the header")
+        try:
+            rules.append(_parse_rule(dict(zip(header, cells, strict=True))))
+        except RuleError as error:
+            raise RuleError(f"{path}:{number}: {error}") from None
+    return rules
+
+
+def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Return (line number, cells) of every line that is not blank; there is at least one."""
     if not path.is_file():
         raise RuleError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
     try:
@@ -82,39 +102,26 @@ def read_rules(path: str | Path) -> list[Rule]:
     rows = [(number, text.rstrip("\r\n").split("\t")) for number, text in lines if text.strip("\r\n")]
     if not rows:
         raise RuleError(f"{path}: the file is empty")
-    (first, header), *rest = rows
-    if missing := [column for column in NEEDED if column not in header]:
-        raise RuleError(
-            f"{path}:{first}: column '{missing[0]}' is missing; the header has at least {', '.join(NEEDED)}, with tabs"
-        )
-    rules = []
-    for number, cells in rest:
-        if len(cells) != len(header):
-            raise RuleError(f"{path}:{number}: {len(cells)} columns, expected {len(header)} as in the header")
-        try:
-            rules.append(_rule(dict(zip(header, cells, strict=True))))
-        except RuleError as error:
-            raise RuleError(f"{path}:{number}: {error}") from None
-    return rules
+    return rows
 
 
-def _rule(cells: Mapping[str, str]) -> Rule:
-    """One line by column."""
-    kind = cast(Kind, cells["kind"])  # a wrong one is refused by Rule
-    body = _pair(cells["body"]) if kind == "composition" else (cells["body"],)
+def _parse_rule(cells: Mapping[str, str]) -> Rule:
+    """Return the rule of one line, as cells by column."""
+    kind = cast(Kind, cells["kind"])  # Rule refuses a value that is not a Kind
+    body = _parse_pair(cells["body"]) if kind == "composition" else (cells["body"],)
     return Rule(
         body,
         cells["head"],
         kind,
-        _number(cells, "confidence", float),
+        _parse_number(cells, "confidence", float),
         *(
-            _number(cells, column, number) if cells.get(column) else None
-            for column, number in (("pca_confidence", float), ("support", int), ("head_coverage", float))
+            _parse_number(cells, column, number_type) if cells.get(column) else None
+            for column, number_type in (("pca_confidence", float), ("support", int), ("head_coverage", float))
         ),
     )
 
 
-def _pair(cell: str) -> tuple[str, ...]:
+def _parse_pair(cell: str) -> tuple[str, ...]:
     try:
         names = json.loads(cell)
     except json.JSONDecodeError:
@@ -124,15 +131,15 @@ def _pair(cell: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _number(cells: Mapping[str, str], column: str, number: type[Any]) -> Any:
+def _parse_number(cells: Mapping[str, str], column: str, number_type: type[Any]) -> Any:
     try:
-        return number(cells[column])
+        return number_type(cells[column])
     except ValueError:
-        raise RuleError(f"{column} {cells[column]!r}: a {'whole ' * (number is int)}number expected") from None
+        raise RuleError(f"{column} {cells[column]!r}: a {'whole ' * (number_type is int)}number expected") from None
 
 
 def write_rules(path: str | Path, rules: Iterable[Rule]) -> None:
-    """Write a file that `read_rules` reads, whole or not at all; what a rule does not know is left empty."""
+    """Write a file that `read_rules` can read, completely or not at all; a measure of None is an empty cell."""
     path = Path(path)
     with written_whole(path) as part, pa.output_stream(str(part), compression=split_ending(path)[1]) as stream:
         stream.write(("\t".join(COLUMNS) + "\n").encode())

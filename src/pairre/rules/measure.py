@@ -1,12 +1,12 @@
-"""Bodies of rules → measures: a kernel walks the pairs of a body once and counts for every head.
+"""The measures of rules: a kernel enumerates the entity pairs of a body once and counts for every conclusion.
 
-F distinct facts, N entities, R relations.
+F distinct facts, N entities, R relations, B bodies.
 
-A body is two relations one after the other. Beside relation r there is its inverse R + r, and 2R is the identity, which
-follows a body of one relation. So a subrelation, an inverse and a composition are all counted by the same few lines.
+A body is a path x → y → z of two relations. Relation R + r is the inverse of relation r, and 2R is the identity, which
+is the second relation of a body of one relation. So the same kernel counts subrelations, inverses and compositions.
 """
 
-# Kernels carry no types: numba finds them out.
+# numba infers the types of kernels.
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-_LOOK_UP = 8  # facts that are passed over in the time that one is looked up
+_SEARCH_COST = 8  # facts that can be scanned in the time of one binary search
 
 
 class Facts(NamedTuple):
-    """Distinct triples in the two orders that mining needs."""
+    """Distinct triples, sorted in the two orders that mining needs."""
 
-    start: np.ndarray  # [2R + 2] where each relation starts in the next two
-    head: np.ndarray  # [2F + N] by relation, head, tail; inverses and the identity too
+    start: np.ndarray  # [2R + 2] offset of each relation in the next two
+    head: np.ndarray  # [2F + N] sorted by relation, head, tail; with inverses and the identity
     tail: np.ndarray  # [2F + N]
-    entity_start: np.ndarray  # [N + 1] where each entity starts, as a head, in the next two
-    out_tail: np.ndarray  # [F] by head, tail, relation
+    entity_start: np.ndarray  # [N + 1] offset of each entity, as a head, in the next two
+    out_tail: np.ndarray  # [F] sorted by head, tail, relation
     out_relation: np.ndarray  # [F]
-    by_tail: np.ndarray  # [R] whether a relation is more inverse-functional than functional
+    pca_by_tail: np.ndarray  # [R] whether a relation is more inverse-functional than functional
 
     @classmethod
-    def of(cls, triples: np.ndarray, num_entities: int, num_relations: int) -> Facts:
-        """Sort [F, 3] distinct triples."""
+    def build(cls, triples: np.ndarray, num_entities: int, num_relations: int) -> Facts:
+        """Return [F, 3] distinct triples in both orders."""
         head, relation, tail = triples.T
         out = np.lexsort((relation, tail, head))
         entities = np.arange(num_entities, dtype=head.dtype)
@@ -51,27 +51,27 @@ class Facts(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What one thread counts in. Between bodies all is zero but `seen` and the lists."""
+    """The counters of one thread. Between two bodies all are zero except `seen` and the lists."""
 
-    seen: np.ndarray  # [N] the number of the last x that reached an entity
-    reached: np.ndarray  # [N] list of the z of one x
-    from_x: np.ndarray  # [N] pairs of the body by x
-    to_z: np.ndarray  # [N] pairs of the body by z
-    all_z: np.ndarray  # [N] list of the z of the body
-    begin: np.ndarray  # [N] where the facts of the second relation begin, by head
-    end: np.ndarray  # [N]
-    support: np.ndarray  # [R] pairs of the body that are facts, by relation
-    heads: np.ndarray  # [R] list of the relations with support
-    num: np.ndarray  # [3] how many x were numbered, z and heads listed
+    seen: np.ndarray  # [N] the serial number of the last x from which an entity was reached
+    reached: np.ndarray  # [N] list of the z that one x reaches
+    from_x: np.ndarray  # [N] number of pairs of the body by x
+    to_z: np.ndarray  # [N] number of pairs of the body by z
+    all_z: np.ndarray  # [N] list of all z of the body
+    begin: np.ndarray  # [N] offset of the first fact of the second relation by head
+    end: np.ndarray  # [N] offset after the last one
+    support: np.ndarray  # [R] number of pairs of the body that are facts, by relation
+    conclusions: np.ndarray  # [R] list of the relations with support
+    num: np.ndarray  # [3] x numbered, z listed, conclusions listed
 
     @classmethod
-    def of(cls, num_entities: int, num_relations: int) -> Scratch:
-        """Zeros."""
+    def zeros(cls, num_entities: int, num_relations: int) -> Scratch:
+        """Return counters that are all zero."""
         return cls(*(np.zeros(size, np.int64) for size in (*[num_entities] * 7, num_relations, num_relations, 3)))
 
 
-class Least(NamedTuple):
-    """The thresholds."""
+class Thresholds(NamedTuple):
+    """The smallest values that the measures of a rule may have."""
 
     support: int
     head_coverage: float
@@ -80,33 +80,34 @@ class Least(NamedTuple):
 
 
 @numba.njit(nogil=True)
-def _support(scratch, relation):
+def _add_support(scratch, relation):
+    """Count one more fact of a relation."""
     if scratch.support[relation] == 0:
-        scratch.heads[scratch.num[2]] = relation
+        scratch.conclusions[scratch.num[2]] = relation
         scratch.num[2] += 1
     scratch.support[relation] += 1
 
 
 @numba.njit(nogil=True)
-def _close(facts, scratch, x, num_reached):
-    """Count which pairs of one x are facts: whichever list is shorter is looked up in the other."""
+def _count_facts(facts, scratch, x, num_reached):
+    """Count the pairs of one x that are facts; the shorter list is searched for in the longer one."""
     first, last = facts.entity_start[x], facts.entity_start[x + 1]
-    if last - first <= _LOOK_UP * num_reached:
+    if last - first <= _SEARCH_COST * num_reached:
         for i in range(first, last):
             if scratch.seen[facts.out_tail[i]] == scratch.num[0]:
-                _support(scratch, facts.out_relation[i])
+                _add_support(scratch, facts.out_relation[i])
         return
     for k in range(num_reached):
         z = scratch.reached[k]
         i = first + np.searchsorted(facts.out_tail[first:last], z)
         while i < last and facts.out_tail[i] == z:
-            _support(scratch, facts.out_relation[i])
+            _add_support(scratch, facts.out_relation[i])
             i += 1
 
 
 @numba.njit(nogil=True)
-def _walk(facts, scratch, one, two, most):
-    """Count the distinct pairs of a body in all, by x, by z and by head; stop when there are more than `most`."""
+def _count_pairs(facts, scratch, one, two, most):
+    """Return the number of distinct pairs of a body, counted by x, z and conclusion; stop if it exceeds `most`."""
     for i in range(facts.start[two + 1] - 1, facts.start[two] - 1, -1):
         y = facts.head[i]
         scratch.begin[y] = i
@@ -132,12 +133,13 @@ def _walk(facts, scratch, one, two, most):
         if num_reached:
             scratch.from_x[x] = num_reached
             total += num_reached
-            _close(facts, scratch, x, num_reached)
+            _count_facts(facts, scratch, x, num_reached)
     return total
 
 
 @numba.njit(nogil=True)
 def _clear(facts, scratch, one, two):
+    """Set the counters of a body back to zero."""
     for i in range(facts.start[one], facts.start[one + 1]):
         scratch.from_x[facts.head[i]] = 0
     for i in range(facts.start[two], facts.start[two + 1]):
@@ -146,25 +148,28 @@ def _clear(facts, scratch, one, two):
     for k in range(scratch.num[1]):
         scratch.to_z[scratch.all_z[k]] = 0
     for k in range(scratch.num[2]):
-        scratch.support[scratch.heads[k]] = 0
+        scratch.support[scratch.conclusions[k]] = 0
     scratch.num[1:] = 0
 
 
 @numba.njit(nogil=True)
-def _pca_pairs(facts, scratch, head):
-    """Pairs of the body whose x has a fact of the head relation; whose z has, where that determines more."""
-    ends, counts = (head + len(facts.by_tail), scratch.to_z) if facts.by_tail[head] else (head, scratch.from_x)
-    total, before = 0, -1
-    for i in range(facts.start[ends], facts.start[ends + 1]):
-        if facts.head[i] != before:
-            before = facts.head[i]
-            total += counts[before]
+def _pca_pairs(facts, scratch, conclusion):
+    """Return the number of pairs of the body whose x, or z if `pca_by_tail`, has a fact of the conclusion."""
+    if facts.pca_by_tail[conclusion]:
+        relation, counts = conclusion + len(facts.pca_by_tail), scratch.to_z
+    else:
+        relation, counts = conclusion, scratch.from_x
+    total, previous = 0, -1
+    for i in range(facts.start[relation], facts.start[relation + 1]):
+        if facts.head[i] != previous:
+            previous = facts.head[i]
+            total += counts[previous]
     return total
 
 
 @numba.njit(nogil=True)
-def _with_room(rows, num):
-    """The same rows, in an array twice as long if it is full."""
+def _grown(rows, num):
+    """Return the rows in an array twice as long if `num` rows fill it."""
     if num < len(rows):
         return rows
     longer = np.empty((2 * num, rows.shape[1]), rows.dtype)
@@ -173,36 +178,43 @@ def _with_room(rows, num):
 
 
 @numba.njit(nogil=True, cache=True)
-def measure(facts, scratch, least, bodies):
-    """Every rule of [B, 2] bodies that reaches the thresholds: rows of one, two, head, support, body and PCA pairs."""
+def measure(facts, scratch, thresholds, bodies):
+    """Return every rule of [B, 2] bodies that reaches the thresholds.
+
+    The columns of a row are: first and second relation of the body, conclusion, support, pairs of the body, PCA pairs.
+    """
     sizes = facts.start[1:] - facts.start[:-1]
-    most = np.inf if least.confidence == 0 else 1.000001 * sizes[:-1].max() / least.confidence  # no support reaches it
+    # No conclusion has more facts than the largest relation, so a body with more pairs cannot be confident enough.
+    most = np.inf if thresholds.confidence == 0 else 1.000001 * sizes[:-1].max() / thresholds.confidence
     rows, num = np.empty((64, 6), np.int64), 0
     for b in range(len(bodies)):
         one, two = bodies[b]
-        total = _walk(facts, scratch, one, two, most)
+        total = _count_pairs(facts, scratch, one, two, most)
         for k in range(scratch.num[2] if total <= most else 0):
-            head = scratch.heads[k]
-            support = scratch.support[head]
+            conclusion = scratch.conclusions[k]
+            support = scratch.support[conclusion]
             if (
-                support < least.support
-                or support / sizes[head] < least.head_coverage
-                or support / total < least.confidence
+                support < thresholds.support
+                or support / sizes[conclusion] < thresholds.head_coverage
+                or support / total < thresholds.confidence
             ):
                 continue
-            num_pca = _pca_pairs(facts, scratch, head)
-            if support / num_pca >= least.pca_confidence:
-                rows = _with_room(rows, num)
-                rows[num] = (one, two, head, support, total, num_pca)
+            num_pca = _pca_pairs(facts, scratch, conclusion)
+            if support / num_pca >= thresholds.pca_confidence:
+                rows = _grown(rows, num)
+                rows[num] = (one, two, conclusion, support, total, num_pca)
                 num += 1
         _clear(facts, scratch, one, two)
     return rows[:num]
 
 
 @numba.njit(nogil=True, cache=True)
-def joins(facts, least, start, stop):
-    """Rows b1, b2, paths for each b1 in range(start, stop) and each b2 that enough paths go on with."""
-    num_relations = len(facts.by_tail)
+def find_paths(facts, thresholds, start, stop):
+    """Return rows of first relation, second relation and number of paths, for compositions with enough paths.
+
+    The first relation is in range(start, stop). Without as many paths as the least support, there is no rule.
+    """
+    num_relations = len(facts.pca_by_tail)
     paths = np.zeros(num_relations, np.int64)
     rows, num = np.empty((64, 3), np.int64), 0
     for one in range(start, stop):
@@ -215,8 +227,8 @@ def joins(facts, least, start, stop):
             for j in range(facts.entity_start[y], facts.entity_start[y + 1]):
                 paths[facts.out_relation[j]] += i - first
         for two in range(num_relations):
-            if paths[two] >= least.support:
-                rows = _with_room(rows, num)
+            if paths[two] >= thresholds.support:
+                rows = _grown(rows, num)
                 rows[num] = (one, two, paths[two])
                 num += 1
     return rows[:num]

@@ -1,4 +1,4 @@
-"""The order in which rules tie relations: each after those that imply it, equivalent ones as one."""
+"""The order in which rows of relations are computed from each other when rules tie them: bodies before conclusions."""
 
 from __future__ import annotations
 
@@ -11,56 +11,57 @@ from pairre.support.errors import RuleError
 
 
 class Order(NamedTuple):
-    """Places of tied relations, a level after the other: a place follows only from places of levels before its own."""
+    """Positions of tied relations, level by level: a position depends on positions of earlier levels only."""
 
-    place: dict[str, int]  # equivalent relations share one
-    stored: list[str]  # by place: the relation whose stored row it is made of
-    first: list[int]  # of the places of the first level: the first one with which it shares what they imply
-    bodies: list[list[list[int]]]  # by later level and place: what implies it, repeated so that all are as long
+    place: dict[str, int]  # relation → position; equivalent relations have the same one
+    stored: list[str]  # position → the relation whose stored row it is computed from
+    first: list[int]  # position of the first level → the first position that it is connected with by conclusions
+    bodies: list[list[list[int]]]  # later level, position → positions that imply it, padded to equal length
 
 
 def tie_order(rules: Sequence[Rule]) -> Order:
-    """The order of subrelations and equivalences; subrelations that go round in a circle are refused."""
-    same: dict[str, str] = {}
+    """Return the order of subrelations and equivalences; a RuleError names subrelations that form a cycle."""
+    equivalent: dict[str, str] = {}
     for rule in rules:
-        one, other = _root(same, rule.body[0]), _root(same, rule.conclusion)
+        one, other = _root(equivalent, rule.body[0]), _root(equivalent, rule.conclusion)
         if rule.kind == "equivalence":
-            same[other] = one
-    together = {name: _root(same, name) for name in same}
-    bodies: dict[str, list[str]] = {name: [] for name in together.values()}
-    linked: dict[str, str] = {}
+            equivalent[other] = one
+    group_of = {name: _root(equivalent, name) for name in equivalent}
+    bodies: dict[str, list[str]] = {name: [] for name in group_of.values()}
+    connected: dict[str, str] = {}
     for rule in rules:
-        body, head = together[rule.body[0]], together[rule.conclusion]
-        if body != head and body not in bodies[head]:
-            bodies[head].append(body)
-            linked[_root(linked, head)] = _root(linked, body)
-    levels = _levels(bodies, together)
+        body, conclusion = group_of[rule.body[0]], group_of[rule.conclusion]
+        if body != conclusion and body not in bodies[conclusion]:
+            bodies[conclusion].append(body)
+            connected[_root(connected, conclusion)] = _root(connected, body)
+    levels = _levels(bodies, group_of)
     stored = [name for level in levels for name in level]
-    place = {name: i for i, name in enumerate(stored)}
+    position = {name: i for i, name in enumerate(stored)}
     first: dict[str, int] = {}
     for name in levels[0]:
-        first.setdefault(_root(linked, name), place[name])
+        first.setdefault(_root(connected, name), position[name])
     return Order(
-        {name: place[group] for name, group in together.items()},
+        {name: position[group] for name, group in group_of.items()},
         stored,
-        [first[_root(linked, name)] for name in levels[0]],
-        [_filled([[place[body] for body in bodies[name]] for name in level]) for level in levels[1:]],
+        [first[_root(connected, name)] for name in levels[0]],
+        [_padded([[position[body] for body in bodies[name]] for name in level]) for level in levels[1:]],
     )
 
 
 def _root(parent: dict[str, str], name: str) -> str:
-    """Who stands for all that were joined with a name."""
+    """Return the representative of a name in a union-find forest; a new name represents itself."""
     while parent.setdefault(name, name) != name:
         name = parent[name]
     return name
 
 
-def _levels(bodies: dict[str, list[str]], together: dict[str, str]) -> list[tuple[str, ...]]:
+def _levels(bodies: dict[str, list[str]], group_of: dict[str, str]) -> list[tuple[str, ...]]:
+    """Return groups of relations so that all bodies of a group are in earlier levels."""
     sorter = TopologicalSorter(bodies)
     try:
         sorter.prepare()
     except CycleError as error:
-        names = [" ⇔ ".join(name for name, group in together.items() if group == one) for one in error.args[1]]
+        names = [" ⇔ ".join(name for name, group in group_of.items() if group == one) for one in error.args[1]]
         raise RuleError(
             f"rules that go round in a circle cannot be tied: {' → '.join(names)}; "
             "if these relations are the same, write a rule of kind equivalence"
@@ -72,6 +73,7 @@ def _levels(bodies: dict[str, list[str]], together: dict[str, str]) -> list[tupl
     return levels
 
 
-def _filled(lists: list[list[int]]) -> list[list[int]]:
+def _padded(lists: list[list[int]]) -> list[list[int]]:
+    """Return the lists with their first element repeated at the end, so that all have the same length."""
     longest = max(map(len, lists))
     return [[*each, *[each[0]] * (longest - len(each))] for each in lists]

@@ -1,6 +1,6 @@
-"""The exceptions a user may see: each is one line that says where, what, and what to write instead.
+"""The exceptions that a user may see; each message is one line that says where, what, and what to write instead.
 
-The command line turns every one of them into that line and exit code 2. Anything else is a bug and keeps its traceback.
+The command line prints that line and exits with code 2. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 
 class PairREError(Exception):
-    """Base of all errors that are the input's, the machine's or the user's, not the program's."""
+    """Base class of all errors that are caused by the input or the machine, not by the program."""
 
 
 class GraphError(PairREError):
@@ -18,7 +18,7 @@ class GraphError(PairREError):
 
 
 class DownloadError(GraphError):
-    """A public benchmark could not be fetched, or is not what was published."""
+    """A public benchmark could not be downloaded, or differs from what was published."""
 
 
 class RecipeError(PairREError):
@@ -34,11 +34,11 @@ class RuleError(PairREError):
 
 
 class DeviceError(PairREError):
-    """The device asked for does not exist here."""
+    """The requested device does not exist on this machine."""
 
 
 class TrainingError(PairREError):
-    """Training cannot go on: the loss is no longer a finite number."""
+    """Training cannot continue, because the loss is no longer a finite number."""
 
 
 class NameNotFoundError(PairREError):
@@ -46,13 +46,13 @@ class NameNotFoundError(PairREError):
 
 
 class MissingExtraError(PairREError):
-    """A command needs an optional dependency that is not installed."""
+    """A feature needs an optional dependency that is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an optional package: pip install 'pairre[{extra}]'")
 
 
 def suggest(wrong: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'x'?" for the nearest known word, or nothing."""
+    """Return "; did you mean 'x'?" for the nearest known word, or an empty string."""
     nearest = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.5)
     return f"; did you mean '{nearest[0]}'?" if nearest else ""

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, disk errors said in one line, and the folder of what can be made again."""
+"""Atomic writes, disk errors as messages of one line, and the cache folder."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def cache_folder() -> Path:
 
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; when the block ends well, that file is flushed and takes `path`'s place.
+    """Yield a temporary path beside `path`; after the block, that file is flushed to disk and replaces `path`.
 
-    A block that fails, or a process that is killed, leaves `path` as it was.
+    If the block raises an exception or the process is killed, `path` is unchanged.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -45,25 +45,25 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def disk_error(path: Path, error: OSError) -> PairREError:
-    """Say what went wrong with a file in words."""
+    """Return the exception that describes a failed read or write of a file."""
     if error.errno in _FULL:
         return RunError(f"{path}: the disk is full; free some space and repeat the command (what was there is kept)")
     return RunError(f"{path}: {error.strerror or error}")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole."""
+    """Write a text file atomically."""
     with written_whole(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file whole; a number that is not finite is a bug and refused."""
+    """Write a JSON file atomically; a number that is not finite raises a ValueError, because it is a bug."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file whole."""
+    """Write a safetensors file atomically."""
     with written_whole(path) as part:
         try:
             save_file({k: v.detach().contiguous().cpu() for k, v in tensors.items()}, part, metadata)

@@ -14,7 +14,7 @@ from pairre import evaluate, load_graph, load_run, train
 from pairre.evaluation.evaluate import rank_given
 from pairre.graph import SPLITS
 from pairre.graph.benchmarks import find
-from pairre.models import MODELS, PairRE
+from pairre.models import models, PairRE
 from pairre.runs import Run
 from pairre.settings import from_values, load_recipe, override
 from pairre.support.errors import DownloadError, GraphError, MissingExtraError, RecipeError
@@ -177,7 +177,7 @@ def test_metrics_equal_those_of_the_benchmark(wikikg2, biokg, name):
     assert result["protocol"] == "9 given candidates"
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
+@pytest.mark.parametrize("model", models(), ids=lambda m: m.name)
 def test_every_model_ranks_given_candidates(wikikg2, model, monkeypatch):
     """Candidates that are all entities give the ranks of an unfiltered ranking, in chunks of any size."""
     graph = load_graph("ogbl-wikikg2")
