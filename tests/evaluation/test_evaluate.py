@@ -14,7 +14,7 @@ from pairre.evaluation import evaluate, evaluate_triples, rank
 from pairre.graph import Graph, Vocabulary
 from pairre.graph.statistics import relation_categories
 from pairre.models import PairRE
-from pairre.runs.folder import Run
+from pairre.runs import Run
 from pairre.support.errors import GraphError
 
 

@@ -17,7 +17,7 @@ from pairre.evaluation import (
     summarise,
 )
 from pairre.models import PairRE
-from pairre.runs.folder import Run
+from pairre.runs import Run
 
 
 def both_sides(ranks, num_candidates, num_equal=0):

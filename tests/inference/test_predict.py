@@ -5,7 +5,7 @@ import torch
 
 from pairre.inference.predict import predict
 from pairre.models import PairRE
-from pairre.runs.folder import Run
+from pairre.runs import Run
 from pairre.support.errors import NameNotFoundError, PairREError
 
 

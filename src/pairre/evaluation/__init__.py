@@ -20,7 +20,7 @@ from pairre.evaluation.metrics import (
     metric_rows,
     summarise,
 )
-from pairre.evaluation.ranking import Progress, Ranks, Ties, evaluate_triples, rank, rank_given
+from pairre.evaluation.ranking import Progress, Ranks, Ties, evaluate_triples, rank, rank_among
 
 __all__ = [
     "BREAKDOWN_METRICS",
@@ -36,7 +36,7 @@ __all__ = [
     "metric",
     "metric_rows",
     "rank",
-    "rank_given",
+    "rank_among",
     "summarise",
     "summarise_groups",
     "triples_by_category",

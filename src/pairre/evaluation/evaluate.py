@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from pairre.evaluation.metrics import bootstrap, summarise
-from pairre.evaluation.ranking import SIDES, Progress, Ranks, evaluate_triples, rank, rank_given  # noqa: F401
+from pairre.evaluation.ranking import SIDES, Progress, Ranks, evaluate_triples, rank, rank_among  # noqa: F401
 from pairre.graph import Graph, Side, Split
 from pairre.graph.statistics import CATEGORIES, relation_categories
-from pairre.runs.folder import Run
+from pairre.runs import Run
 from pairre.support.errors import GraphError
 
 By = Literal["side", "relation", "category"]
@@ -65,7 +65,7 @@ def triples_by_relation(graph: Graph, triples: Tensor) -> dict[str, Tensor]:
     relation = triples[:, 1].long()
     positions = relation.argsort(stable=True)
     ids, counts = torch.unique(relation, return_counts=True)
-    groups = positions.split(counts.tolist())
+    groups = torch.split(positions, counts.tolist())
     return dict(zip(graph.relations.name_list(ids.tolist()), groups, strict=True))
 
 

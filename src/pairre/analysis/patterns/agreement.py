@@ -64,8 +64,8 @@ def paired_vectors(model: Model) -> Vectors | None:
         return None
     every = torch.arange(model.num_relations, device=model.relation.device)
     with torch.no_grad():
-        rows = model.parts("relation", model.relation_rows(every).float().cpu().nan_to_num())
-    return Vectors(*(np.ascontiguousarray(part.numpy()) for part in (rows.head, rows.tail)))
+        rows = model.parts("relation", model.relation_rows(every, "tail").float().cpu().nan_to_num())
+    return Vectors(*(np.ascontiguousarray(part.numpy()) for part in (rows.head_scale, rows.tail_scale)))
 
 
 def products(vectors: Vectors, kind: Kind, relations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

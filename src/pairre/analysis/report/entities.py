@@ -51,10 +51,12 @@ def entity_map(graph: Graph, model: Model, method: Method = "pca") -> dict[str, 
 
 
 def _rows(model: Model, ids: Tensor) -> Tensor:
-    """Entity vectors as the score uses them, or as stored where that depends on the relation."""
+    """Return entity vectors as the score uses them, or as stored where that depends on the relation."""
     with torch.no_grad():
         rows = model.entity_rows(ids.to(model.entity.device))
-        return (rows if model.projected else model.prepared(rows, "head", None)).float().cpu().nan_to_num()
+        return (
+            (rows if model.projects_entities else model.prepare_entities(rows, "head", None)).float().cpu().nan_to_num()
+        )
 
 
 def _flat(rows: Tensor, method: Method) -> Tensor:

@@ -22,8 +22,7 @@ from pairre.analysis.report.figures import check_matplotlib, write_pattern
 from pairre.evaluation.evaluate import evaluate
 from pairre.graph import Graph, load_graph
 from pairre.rules import Rule, read_rules
-from pairre.runs.folder import load_run, versions
-from pairre.runs.merge import merge
+from pairre.runs import load_run, merge, versions
 from pairre.studies.reproduce.experiments import EXPERIMENTS, PATTERNS, Experiment, Figure, Trial, pattern_figures
 from pairre.support.device import pick_device
 from pairre.support.errors import PairREError, suggest
