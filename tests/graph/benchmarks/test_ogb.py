@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from pairre import evaluate, load_graph, load_run, train
-from pairre.evaluation.evaluate import rank_given
+from pairre.evaluation.ranking import rank_among
 from pairre.graph import SPLITS
 from pairre.graph.benchmarks import find
-from pairre.models import models, PairRE
+from pairre.models import PairRE, models
 from pairre.runs import Run
 from pairre.settings import from_values, load_recipe, override
 from pairre.support.errors import DownloadError, GraphError, MissingExtraError, RecipeError
@@ -183,14 +183,14 @@ def test_every_model_ranks_given_candidates(wikikg2, model, monkeypatch):
     graph = load_graph("ogbl-wikikg2")
     built = model(graph.num_entities, graph.num_relations, 6 if model.name == "conve" else 4)
     built.initialise(0.5, 0)
-    built.begin(graph, 0)
+    built.init_from_graph(graph, 0)
     everyone = torch.arange(20, dtype=torch.int32).repeat(len(graph.test), 1)
-    monkeypatch.setattr(sys.modules[rank_given.__module__], "_GIVEN", {"cpu": 250})
+    monkeypatch.setattr(sys.modules[rank_among.__module__], "_CANDIDATES", {"cpu": 250})
     for side, column in (("head", 0), ("tail", 2)):
         with torch.no_grad():
             scores = built.score_all(graph.test.long(), side)
         true = scores.gather(1, graph.test[:, column, None].long())
-        ranks = rank_given(built, graph.test, everyone, side)
+        ranks = rank_among(built, graph.test, everyone, side)
         expected = (scores > true + 1e-6).sum(1) + ((scores - true).abs() <= 1e-6).sum(1) / 2 + 1
         assert torch.allclose(ranks.realistic, expected.double())
         assert ranks.num_candidates.tolist() == [21] * len(graph.test)
@@ -202,7 +202,7 @@ def test_nan_ranks_last_among_the_given(wikikg2, caplog):
     model.initialise(1.0, 0)
     with torch.no_grad():
         model.relation.fill_(torch.nan)
-    assert rank_given(model, graph.test, graph.fixed_candidates("test")["tail"], "tail").realistic.tolist() == [10] * 10
+    assert rank_among(model, graph.test, graph.fixed_candidates("test")["tail"], "tail").realistic.tolist() == [10] * 10
     assert "score NaN" in caplog.text
 
 
