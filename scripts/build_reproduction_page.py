@@ -11,7 +11,7 @@ from typing import Any
 
 from pairre.studies.reproduce import EXPERIMENTS, Experiment, Reproduced, Row, Trial, find
 from pairre.studies.reproduce.experiments import pattern_figures
-from pairre.studies.reproduce.page import HEADER, NAMES, beyond, cells
+from pairre.studies.reproduce.page import HEADER, beyond, cells, label
 
 _SCRIPT = Path(__file__).name
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reproduction.md"
@@ -212,7 +212,7 @@ def _explained(kept: Kept) -> str:
     """One line for each row and explanation, with the metrics that it is for."""
     lines: dict[tuple[str, str], list[str]] = {}
     for star in _stars(kept):
-        lines.setdefault((star.row, star.explanation or ""), []).append(NAMES.get(star.metric, star.metric))
+        lines.setdefault((star.row, star.explanation or ""), []).append(label(star.metric))
     return "\n".join(f"- \\* {row}, {', '.join(metrics)}: {text}" for (row, text), metrics in lines.items())
 
 

@@ -12,7 +12,7 @@ from pairre.studies.reproduce import EXPERIMENTS, find
 from pairre.studies.reproduce.experiments import pattern_figures
 from pairre.support.errors import PairREError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 KEPT = sorted(ROOT.glob("docs/results/reproduce-*.json"))
 MACHINE = {"cpu": "x86_64", "cores": 2, "versions": {"pairre": "0.1.0", "torch": "2.13.0", "python": "3.12.3"}}
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pairre import evaluate, load_run, merge
-from pairre.settings.recipe import load_recipe, override
+from pairre.settings import load_recipe, override
 from pairre.studies.reproduce import EXPERIMENTS, Experiment, Trial, find, markdown, reproduce
 from pairre.studies.reproduce import run as reproduction
 from pairre.studies.reproduce.page import beyond, cells

@@ -14,7 +14,7 @@ import torch
 
 from pairre import load_recipe, train
 from pairre.models import Model
-from pairre.settings.recipe import from_values, override
+from pairre.settings import from_values, override
 from pairre.studies.tune import DEFAULT_SPACE, Choices, Range, TuningInterruptedError, load_space, read_space, tune
 from pairre.support.errors import GraphError, MissingExtraError, RecipeError, RunError, TrainingError
 
@@ -47,6 +47,7 @@ def run(graph, out, trials=2, **more):
     return found, attempts
 
 
+@pytest.mark.slow
 def test_the_same_call_goes_on_to_the_same_result(graph, tmp_path):
     whole, attempts = run(graph, tmp_path / "whole", trials=4, seed=4)
     assert [a.number for a in attempts] == [1, 2, 3, 4]
@@ -152,7 +153,7 @@ def test_recipes_that_weigh_otherwise_keep_their_weights(graph, tmp_path):
 
 
 def test_the_default_space_is_that_of_the_guide():
-    guide = (Path(__file__).parents[1] / "docs" / "guide.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
     assert read_space(tomllib.loads(re.search(r"```toml\n(.*?)```", guide, re.S).group(1))) == DEFAULT_SPACE
 
 
@@ -243,6 +244,7 @@ cli.main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_the_command_and_a_process_that_is_killed(call, triples_file, tmp_path):
     """SIGKILL in the middle of a trial loses that trial and nothing else: it is done again with the same settings."""
     (tmp_path / "space.toml").write_text("[train]\nlr = {low = 1e-3, high = 0.1, log = true}\n")
@@ -271,3 +273,11 @@ def test_the_command_and_a_process_that_is_killed(call, triples_file, tmp_path):
     assert [line for line in said.splitlines() if line.startswith("trial")][2:] == again
     recipes = [load_recipe(tmp_path / folder / "best.toml") for folder in ("killed", "unbroken")]
     assert recipes[0] == recipes[1]
+
+
+def test_old_key_names_are_tuned_under_their_new_names(graph, tmp_path):
+    space = read_space({"loss": {"flattening": [0.0, 0.5]}, "train": {"lr": [0.01, 0.02]}})
+    assert space == {"loss.query_balance": Choices((0.0, 0.5)), "train.lr": Choices((0.01, 0.02))}
+    fixed = ["loss.flattening=0.5", "loss.subsampling=false"]
+    found, _ = run(graph, tmp_path / "tuned", trials=1, space=space, overrides=fixed)
+    assert found.settings.keys() == {"train.lr"}

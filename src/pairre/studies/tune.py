@@ -1,10 +1,12 @@
-"""Settings by trial: ranges of recipe keys → trials of Optuna, judged and pruned by validation MRR → the best recipe.
+"""Search for good settings with Optuna: trials are judged and pruned by validation MRR.
 
-study.db   every trial, in SQLite, so that the same call goes on from there however the last one ended
+A study is a folder:
+
+study.db   every trial, in SQLite, so that the same call continues however the last one ended
 best.toml  the best recipe so far, which can be run
 lock       held by the process that tunes
 
-Test triples take no part: trials train on a graph without them, so that they are not even in the filter.
+Trials train on a graph without its test triples, which are not even used to filter candidates.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import torch
 from pairre.graph import Graph, load_graph
 from pairre.runs import RunFolder
 from pairre.settings import Recipe, from_values, resolve
+from pairre.settings.parse import OLD_NAMES
 from pairre.support.errors import GraphError, MissingExtraError, PairREError, RecipeError, RunError, TrainingError
 from pairre.support.files import disk_error, write_text
 from pairre.support.randomness import key
@@ -36,14 +39,14 @@ Value = bool | int | float | str
 
 @dataclass(frozen=True)
 class Choices:
-    """A setting that is one of a few."""
+    """A setting that takes one of a few values."""
 
     values: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
 class Range:
-    """A number between two; drawn evenly, or with `log` evenly among orders of magnitude."""
+    """A number in an interval, drawn uniformly, or with `log` uniformly in its logarithm."""
 
     low: float
     high: float
@@ -62,7 +65,7 @@ DEFAULT_SPACE: Space = {  # for PairRE on a graph that nobody has tuned
 
 @dataclass(frozen=True)
 class Attempt:
-    """One trial that has ended, and the best MRR so far."""
+    """A trial that has ended, and the best validation MRR so far."""
 
     number: int
     state: Literal["complete", "pruned", "failed"]
@@ -74,7 +77,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What tuning found: the recipe of the best trial, and how much each setting mattered (shares of 1)."""
+    """The result of a search: the recipe of the best trial, and the importance of each setting (they add up to 1)."""
 
     recipe: Recipe
     mrr: float
@@ -84,7 +87,7 @@ class Tuned:
 
 
 class TuningInterruptedError(TrainingInterruptedError):
-    """Ctrl-C; the trials that had ended are kept."""
+    """Raised on Ctrl-C; the trials that had ended are kept."""
 
     def __init__(self, path: Path) -> None:
         PairREError.__init__(self, f"stopped; the trials that had ended are in {path}: the same command continues")
@@ -92,7 +95,7 @@ class TuningInterruptedError(TrainingInterruptedError):
 
 
 def load_space(path: str | Path) -> Space:
-    """Ranges from a TOML file that looks like a recipe: each value is a list of choices or `{low, high, log}`."""
+    """Return the space of a TOML file like a recipe, where each value is a list of choices or `{low, high, log}`."""
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         return read_space(values)
@@ -105,23 +108,30 @@ def load_space(path: str | Path) -> Space:
 
 
 def read_space(values: Mapping[str, Any]) -> Space:
-    """Ranges from nested values; keys and both ends of a range are checked as a recipe's are."""
+    """Return a space from nested values.
+
+    Keys and both ends of a range are checked as those of a recipe are, and old key names are accepted.
+    """
     space: Space = {}
     for section, entries in values.items():
         if not isinstance(entries, Mapping):
             from_values({section: entries})  # which says what is wrong with it
         for name, declared in entries.items():
-            space[f"{section}.{name}"] = _declared(section, name, declared)
+            path = f"{section}.{name}"
+            space[OLD_NAMES.get(path, path)] = _declared(section, name, declared)
     if not space:
         raise RecipeError("no key to tune in it")
     return space
 
 
 def _declared(section: str, name: str, declared: Any) -> Choices | Range:
-    def checked(value: Any) -> Any:
-        return getattr(getattr(from_values({section: {name: value}}), section), name)
-
+    """Return the choices or the range that a space declares for one key."""
     path = f"{section}.{name}"
+    attribute = OLD_NAMES.get(path, path).partition(".")[2]
+
+    def checked(value: Any) -> Any:
+        return getattr(getattr(from_values({section: {name: value}}), section), attribute)
+
     if isinstance(declared, list) and declared:
         return Choices(tuple(checked(value) for value in declared))
     if not isinstance(declared, Mapping) or not {"low", "high"} <= declared.keys() <= {"low", "high", "log"}:
@@ -149,10 +159,11 @@ def tune(
     device: str = "auto",
     report: Callable[[Attempt], None] = lambda _: None,
 ) -> Tuned:
-    """Try settings from `space` until there are `trials` in all, and keep study and best recipe in the folder `out`.
+    """Try settings from `space` until there are `trials` in all, and return the best.
 
-    Keys outside the space are the recipe's; one that `overrides` sets stays as it is. After `timeout` seconds no trial
-    begins. A trial that diverges or runs out of memory counts as failed. `report` is told of each trial that ends.
+    The study and the best recipe are kept in the folder `out`. Keys outside the space have the recipe's values, and a
+    key that `overrides` sets is not tuned. No trial starts after `timeout` seconds. A trial that diverges or runs out
+    of memory counts as failed. `report` is called with each trial that ends.
     """
     graph = graph if isinstance(graph, Graph) else load_graph(graph)
     if len(graph.valid) == 0:
@@ -161,7 +172,8 @@ def tune(
     overrides, path = list(overrides), Path(out)
     base = resolve(graph, recipe, overrides)
     ranges = DEFAULT_SPACE if space is None else space if isinstance(space, dict) else load_space(space)
-    fixed = {setting.partition("=")[0].strip() for setting in overrides}
+    set_keys = {setting.partition("=")[0].strip() for setting in overrides}
+    fixed = {OLD_NAMES.get(path, path) for path in set_keys}
     if space is None and not base.loss.query_balance:  # the recipe weighs positives in another way, or must not at all
         fixed.add("loss.query_balance")
     ranges = {name: values for name, values in ranges.items() if name not in fixed}
@@ -182,7 +194,7 @@ def tune(
 
 
 class _Tuner:
-    """A study and what its trials train."""
+    """Runs the trials of a study."""
 
     def __init__(self, study: Any, graph: Graph, base: Recipe, ranges: Space, seed: int, device: str) -> None:
         self.study, self.graph, self.base, self.ranges = study, graph, base, ranges
@@ -190,11 +202,11 @@ class _Tuner:
 
     @property
     def num_trials(self) -> int:
-        """How many have ended; one that was killed did not."""
+        """The number of trials that have ended; one whose process was killed does not count."""
         return sum(1 for t in self.study.get_trials(deepcopy=False) if _ended(t))
 
     def attempt(self) -> Attempt:
-        """One trial. What it tries depends on the seed and the trials before, not on when the process began."""
+        """Run a trial; its settings depend on the seed and earlier trials only, so a continued study is the same."""
         from optuna import TrialPruned
         from optuna.samplers import TPESampler
         from optuna.trial import TrialState
@@ -221,7 +233,7 @@ class _Tuner:
             error = str(failure).splitlines()[0] if str(failure) else type(failure).__name__
             trial.set_user_attr("error", error)
             self.study.tell(trial, state=TrialState.FAIL)
-        gc.collect()  # what refers to itself would stay, with its memory, until Python happens to look
+        gc.collect()  # reference cycles would keep the trial's memory until Python collects them
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         ended = self.study.get_trials(deepcopy=False)[trial.number]
@@ -231,7 +243,7 @@ class _Tuner:
         return Attempt(self.num_trials, state, settings, mrr, best.value if best else None, error)
 
     def _best(self) -> Any:
-        """The best trial so far, the first of equals; None while none has come to its end."""
+        """Return the best complete trial, the first of equals, or None if there is none."""
         complete = [t for t in self.study.get_trials(deepcopy=False) if t.state.name == "COMPLETE"]
         return max(complete, key=lambda t: t.value, default=None)
 
@@ -242,7 +254,7 @@ class _Tuner:
             write_text(file, remark + _with(self.base, best.params).to_toml())
 
     def result(self) -> Tuned:
-        """The best of all trials."""
+        """Return the best of all trials."""
         if (best := self._best()) is None:
             errors = [t.user_attrs["error"] for t in self.study.get_trials(deepcopy=False) if "error" in t.user_attrs]
             raise TrainingError("; the last one: ".join(["no trial has come to its end", *errors[-1:]]))
@@ -250,7 +262,7 @@ class _Tuner:
         return Tuned(recipe, best.value, dict(best.params), self.num_trials, self._importances())
 
     def _importances(self) -> dict[str, float]:
-        """Shares of the settings in what made trials better or worse; nothing where too few trials tell."""
+        """Return how much each setting explains the differences between trials, or nothing for too few trials."""
         from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
         with warnings.catch_warnings(action="ignore"):  # it is called experimental by older versions
@@ -262,7 +274,7 @@ class _Tuner:
 
 @contextmanager
 def _study(path: Path, graph: Graph, base: Recipe, ranges: Space, seed: int) -> Iterator[Any]:
-    """The study of a folder, locked: new, or as it was left; one of other settings is refused."""
+    """Yield the study of a folder, new or continued, and hold its lock; refuse one with other settings."""
     try:
         import optuna
         from sqlalchemy.exc import SQLAlchemyError
@@ -305,12 +317,12 @@ def _check_same(study: Any, path: Path, graph: Graph, base: Recipe, ranges: Spac
 
 
 def _ended(trial: Any) -> bool:
-    """Whether it came to an end of its own: a failed trial without an error was killed, and is done again."""
+    """Return whether a trial ended by itself; a failed one without an error was killed and is repeated."""
     return trial.state.is_finished() and (trial.state.name != "FAIL" or "error" in trial.user_attrs)
 
 
 def _expected(failure: Exception) -> bool:
-    """Whether settings may be to blame: a diverged loss, one that a model refuses, no memory left on any device."""
+    """Return whether settings can cause the failure: a diverged loss, a refused recipe, no memory left."""
     if isinstance(failure, TrainingError | RecipeError | MemoryError | torch.OutOfMemoryError):
         return True
     return "allocate memory" in str(failure)  # the words of the CPU's allocator
@@ -324,7 +336,7 @@ def _suggest(trial: Any, name: str, values: Choices | Range) -> Any:
 
 
 def _with(base: Recipe, settings: Mapping[str, Any]) -> Recipe:
-    """A recipe with some keys changed."""
+    """Return a recipe with some keys changed."""
     for name, value in settings.items():
         section, _, setting = name.partition(".")
         base = from_values({section: {setting: value}}, base)
