@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SETUP  := $(VENV)/.ready
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
 
-.PHONY: help demo test lint types unit bench bench-ingest bench-cpu atlas clean
+.PHONY: help demo test lint types unit bench bench-ingest bench-cpu docs atlas clean
 
 help:  ## list the chores
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -53,6 +53,11 @@ bench-ingest: $(VENV)/.peers  ## 10 million triples to ids, and the ratio to PyK
 
 bench-cpu: $(VENV)/.peers  ## training and ranking speed against PyKEEN
 	$(BIN)/python benchmarks/cpu.py
+
+docs: $(SETUP)  ## write the reference pages and build the documentation site into build/site/
+	$(BIN)/python scripts/build_docs.py
+	$(BIN)/mkdocs build --quiet --strict
+	@echo "Open build/site/index.html."
 
 atlas: $(SETUP)  ## rebuild the bundled graph from its openly licensed sources
 	$(BIN)/python scripts/build_atlas.py

@@ -14,7 +14,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from pairre.models import MODELS, PATTERNS, Model
+from pairre.models import PATTERNS, Model, models
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = DOCS / "models.md"
@@ -69,7 +69,7 @@ def page() -> str:
     """Return the whole page as Markdown."""
     figures, files = measured()
     notes = read_notes()
-    sections = [_section(model, notes.get(model.name, ""), figures.get(model.name, {})) for model in MODELS]
+    sections = [_section(model, notes.get(model.name, ""), figures.get(model.name, {})) for model in models()]
     parts = [_OPENING, _overview(), _PATTERNS, _pattern_table(), _COMPARISON, _figure_table(figures, files)]
     return "".join(parts) + "\n" + "\n".join(sections)
 
@@ -109,10 +109,12 @@ def _table(header: list[str], rows: list[list[str]], align: str = "---") -> str:
 def _overview() -> str:
     header = ["`model.name`", "score", "parameters", "norm", "candidates depend on the relation"]
     rows = []
-    for model in MODELS:
+    for model in models():
         link = f"[`{model.name}`](#{model.__name__.lower()})"
-        projected = "yes" if model.projected else ""
-        rows.append([link, model.formula.replace("|", "\\|"), _parameters(model), " or ".join(_norms(model)), projected])
+        projected = "yes" if model.projects_entities else ""
+        rows.append(
+            [link, model.formula.replace("|", "\\|"), _parameters(model), " or ".join(_norms(model)), projected]
+        )
     return _table(header, rows)
 
 
@@ -126,12 +128,12 @@ def _norms(model: type[Model]) -> tuple[str, ...]:
 
 
 def _pattern_table() -> str:
-    rows = [[f"`{m.name}`", *("✓" if pattern in m.patterns else "✗" for pattern in PATTERNS)] for m in MODELS]
+    rows = [[f"`{m.name}`", *("✓" if pattern in m.patterns else "✗" for pattern in PATTERNS)] for m in models()]
     return _table(["model", *PATTERNS], rows, align=":-:")
 
 
 def _figure_table(figures: Figures, files: list[Path]) -> str:
-    names = [name for name in ("counting", *(model.name for model in MODELS)) if name in figures]
+    names = [name for name in ("counting", *(model.name for model in models())) if name in figures]
     rows = [[f"`{name}`", *(figures[name].get(graph, "") for graph in GRAPHS)] for name in names]
     links = ", ".join(f"[{file.stem}](results/{file.name})" for file in files)
     return _FIGURES.format(files=links) + _table(["model", *GRAPHS.values()], rows)
