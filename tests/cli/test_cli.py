@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pairre import load_graph
-from pairre.models import MODELS
+from pairre.models import models
 
 QUICK = ["model.dim=16", "train.batch=32", "train.steps=40", "sampling.negatives=8", "train.lr=0.01"]
 SETTINGS = [part for setting in QUICK for part in ("--set", setting)]
@@ -58,7 +58,7 @@ def test_every_model_is_listed_in_a_narrow_terminal(call, monkeypatch):
     code, printed, _ = call("models", "--entities", 14_951, "--relations", 1_345, "--dim", 500)
     rows = {line.split()[0]: line.split() for line in printed.splitlines() if line[:1].strip()}
     assert code == 0
-    for model in MODELS:
+    for model in models():
         assert f"{model.num_parameters(14_951, 1_345, 500):,}" in rows[model.name]
         assert rows[model.name].count("✓") + rows[model.name].count("✗") == 5
         assert model.paper.split()[0] in printed
@@ -214,7 +214,7 @@ def test_a_missing_extra_is_named(call, tmp_path, monkeypatch):
 
 
 def test_the_demo_asks_for_names_that_the_atlas_has():
-    makefile = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
     atlas = load_graph("atlas")
     asked = re.findall(r"pairre predict runs/demo (.*?)['\n]", makefile)
     assert len(asked) >= 4

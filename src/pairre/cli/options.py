@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from pairre.graph import Graph, load_graph
+from pairre.graph.formats import endings_help
 from pairre.graph.split import DEFAULT_FRACTIONS
 from pairre.support.errors import PairREError
 
@@ -15,10 +17,11 @@ GraphArgument = Annotated[
     str,
     typer.Argument(
         metavar="GRAPH",
-        help="A file of triples (.tsv .txt .csv .parquet .nt .nq .ttl .rdf .xml .jsonld, also .gz or .zst), a folder "
+        help=f"A file of triples ({endings_help()}), a folder "
         "with train/valid/test, or a name: `atlas` is bundled, `pairre graphs` lists the public benchmarks.",
     ),
 ]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `pairre train`.")]
 RecipeSource = Annotated[
     str | None,
     typer.Option(
@@ -43,7 +46,7 @@ SplitSeed = Annotated[int, typer.Option(help="Seed of that split.", min=0)]
 def read_graph(
     graph: str, columns: str | None, header: bool | None, delimiter: str | None, split: str, seed: int
 ) -> Graph:
-    """The graph that a command is asked for."""
+    """Return the graph that the options of a command describe."""
     picked, character, shares = _columns(columns), _delimiter(delimiter), _shares(split)
     with Console(stderr=True).status(f"reading {graph}"):
         return load_graph(graph, columns=picked, header=header, delimiter=character, split=shares, seed=seed)

@@ -1,4 +1,4 @@
-"""The command `report`: options, progress on standard error, one call."""
+"""The command `report`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.text import Text
 
 from pairre.analysis.report import Method, Say, check_paths, write_report
+from pairre.cli.console import err, open_run
+from pairre.cli.options import Device, RunArgument
 from pairre.graph import Split
-from pairre.runs.folder import load_run
 
 
-def report_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder made by `pairre train`.")],
+def command(
+    run: RunArgument,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write, e.g. `report.html`.")],
     split: Annotated[Split, typer.Option(help="Which triples are ranked.")] = "test",
     figures: Annotated[
@@ -27,16 +28,20 @@ def report_command(
         Method, typer.Option("--map", help="How entities are laid out; `tsne` needs the extra `plots`.")
     ] = "pca",
     force: Annotated[bool, typer.Option("--force", help="Write over a page that exists.")] = False,
-    device: Annotated[str, typer.Option(help="`auto` (the GPU if there is one), `cpu`, `cuda` or `cuda:1`.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Write one page about a run that opens offline: curves, metrics, relations, patterns, a map of entities.
 
     Patterns of relations are read off the vectors of PairRE and off the training triples, side by side.
+
+    Examples:
+
+        pairre report runs/atlas --out report.html
+
+        pairre report runs/atlas --out report.html --figures figures --map tsne
     """
     check_paths(out, figures, force)
-    err = Console(stderr=True)
-    with err.status(f"opening {run}"):
-        opened = load_run(run, device)
+    opened = open_run(run, device)
     with _stages(err) as say:
         files = write_report(opened, out, split=split, figures=figures, method=layout, force=force, say=say)
     print(f"The report is in {out}.")

@@ -1,22 +1,23 @@
-"""The command `reproduce`: options, one table an experiment, kept as Markdown and JSON."""
+"""The command `reproduce`."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from pairre.cli import tables
+from pairre.cli.console import err, out, say
 from pairre.cli.options import Device
 from pairre.studies.reproduce import EXPERIMENTS, find, machine, markdown, reproduce
 from pairre.support.errors import PairREError
 from pairre.support.files import write_json, write_text
 
 
-def reproduce_command(
+def command(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]…", help="Tables and figures, see `--list`; else all of them.")
     ] = None,
@@ -40,8 +41,15 @@ def reproduce_command(
 
     What is missing is trained, what was cut off goes on, what is there is used again. Each table is also written as
     NAME.md and NAME.json; `--json` writes all of them in one file. Machine, versions and date are in both.
+
+    Examples:
+
+        pairre reproduce --list
+
+        pairre reproduce sports
+
+        pairre reproduce fb15k-237 --seeds 1 --set train.steps=2000
     """
-    out = Console()
     if show:
         out.print(tables.experiments_table(EXPERIMENTS))
         return
@@ -52,12 +60,17 @@ def reproduce_command(
     for experiment in wanted:
         try:
             result = reproduce(
-                experiment.name, folder, seeds=seeds, settings=tuple(settings or ()), device=device, say=_say
+                experiment.name,
+                folder,
+                seeds=seeds,
+                settings=tuple(settings or ()),
+                device=device,
+                say=partial(say, console=err),
             )
         except PairREError as error:
             if len(wanted) == 1:
                 raise
-            _say(f"{experiment.name} is left out: {error}")
+            say(f"{experiment.name} is left out: {error}", err)
             failed.append(experiment.name)
             continue
         values = result.as_dict()
@@ -68,20 +81,16 @@ def reproduce_command(
             if json_file is not None:
                 write_json(json_file, kept)  # after every table, so that what is done is kept
         for file in result.files:
-            _say(f"wrote {file}")
+            say(f"wrote {file}", err)
     if to_stdout:
         print(json.dumps(kept, indent=2, ensure_ascii=False))
-    _say(f"The tables are in {folder}.")
+    say(f"The tables are in {folder}.", err)
     if failed:
         raise PairREError(f"left out: {', '.join(failed)}; the reasons are above")
 
 
 def _write(folder: Path, stamp: dict[str, Any], values: dict[str, Any]) -> None:
-    """One table as NAME.json and NAME.md."""
+    """Write one table as NAME.json and NAME.md."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / f"{values['name']}.json", {**stamp, **values})
     write_text(folder / f"{values['name']}.md", markdown(values))
-
-
-def _say(text: str) -> None:
-    Console(stderr=True).print(text, highlight=False, markup=False, soft_wrap=True)

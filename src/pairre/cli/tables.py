@@ -186,9 +186,9 @@ def models_table(models: Iterable[type[Model]], sizes: tuple[int, int, int]) -> 
     return table
 
 
-def recipes_table(purposes: Mapping[str, str]) -> Table:
+def recipes_table(title: str, purposes: Mapping[str, str]) -> Table:
     """Return the recipes by name, with their purpose."""
-    table = _table("recipes, for --recipe", ["name", "what it is for"])
+    table = _table(f"{title}, for --recipe", ["name", "what it is for"])
     table.columns[0].no_wrap = True
     for name, purpose in purposes.items():
         table.add_row(name, purpose)

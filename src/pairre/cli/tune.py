@@ -1,4 +1,4 @@
-"""The command `tune`: options, a line for each trial, the table of what was found."""
+"""The command `tune`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pairre.cli import tables
+from pairre.cli.console import err, out, say
 from pairre.cli.options import (
     Columns,
     Delimiter,
@@ -25,7 +25,7 @@ from pairre.cli.options import (
 from pairre.studies.tune import Attempt, tune
 
 
-def tune_command(
+def command(
     graph: GraphArgument,
     folder: Annotated[
         Path, typer.Option("--out", metavar="FOLDER", help="Where the study and the best recipe are kept.")
@@ -48,16 +48,21 @@ def tune_command(
     """Find settings for a graph by trial, judged on its validation split, and write the best as a recipe.
 
     Trials that fall behind are pruned. However it ends, the same command goes on; the test split takes no part.
+
+    Examples:
+
+        pairre tune atlas --out runs/tuned --trials 20
+
+        pairre tune my-triples.csv --out runs/tuned --timeout 3600 --space ranges.toml
     """
     loaded = read_graph(graph, columns, header, delimiter, split, split_seed)
-    err, out = Console(stderr=True), Console()
     shown = (TextColumn("tuning"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*shown, console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("tuning", total=trials)
 
         def report(attempt: Attempt) -> None:
             bar.update(task, completed=attempt.number)
-            err.print(_line(attempt, trials), highlight=False, markup=False, soft_wrap=True)
+            say(_line(attempt, trials), err)
 
         found = tune(
             loaded,
@@ -73,12 +78,12 @@ def tune_command(
         )
     out.print(tables.tuning_table(found))
     best = folder / "best.toml"
-    for line in (f"The best recipe is in {best}. Next:", f"  pairre train {graph} --recipe {best} --out RUN"):
-        out.print(line, highlight=False, markup=False, soft_wrap=True)
+    say(f"The best recipe is in {best}. Next:")
+    say(f"  pairre train {graph} --recipe {best} --out RUN")
 
 
 def _line(attempt: Attempt, trials: int) -> str:
-    """`trial 3/20  valid MRR 0.4123 (best)  train.lr=0.00213 …`, or what went wrong."""
+    """Return `trial 3/20  valid MRR 0.4123 (best)  train.lr=0.00213 …`, or what went wrong."""
     best = "" if attempt.best is None else " (best)" if attempt.mrr == attempt.best else f" (best {attempt.best:.4f})"
     value = attempt.state if attempt.mrr is None else f"valid MRR {attempt.mrr:.4f}"
     words = [f"trial {attempt.number:>3}/{trials}", f"{value}{' pruned' * (attempt.state == 'pruned')}{best}"]

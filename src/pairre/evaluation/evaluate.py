@@ -38,7 +38,7 @@ def evaluate(run: Run, split: Split = "test", by: By = "side", progress: Progres
         "split": split,
         "graph": graph.name,
         "num_triples": len(triples),
-        "protocol": f"{fixed_candidates['tail'].shape[1]:,} given candidates" if fixed_candidates else "filtered",
+        "protocol": f"{fixed_candidates['tail'].shape[1]:,} fixed candidates" if fixed_candidates else "filtered",
         **summarise(ranks),
         "ties": {ties: summarise(ranks, ties)["both"] for ties in ("optimistic", "pessimistic")},
         "interval_95": bootstrap(ranks),

@@ -174,7 +174,7 @@ def test_metrics_equal_those_of_the_benchmark(wikikg2, biokg, name):
     result = evaluate(Run(graph, QUICK, model))
     for ours, theirs in (("mrr", "mrr_list"), ("hits_at_1", "hits@1_list"), ("hits_at_10", "hits@10_list")):
         assert result["both"][ours] == pytest.approx(torch.cat([part[theirs] for part in lists]).double().mean().item())
-    assert result["protocol"] == "9 given candidates"
+    assert result["protocol"] == "9 fixed candidates"
 
 
 @pytest.mark.parametrize("model", models(), ids=lambda m: m.name)
@@ -221,7 +221,7 @@ def test_the_whole_path(biokg, call, tmp_path):
     assert validated["valid"]["mr"] <= NEGATIVES + 1
     code, printed, said = call("evaluate", tmp_path / "run")
     assert code == 0, said
-    assert "10 triples, 9 given candidates" in printed
+    assert "10 triples, 9 fixed candidates" in printed
     blind = opened.graph.without_test()
     assert (len(blind.test), set(blind.candidates)) == (0, {"valid.head", "valid.tail"})
     assert blind.fingerprint != graph.fingerprint

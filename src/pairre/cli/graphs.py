@@ -1,0 +1,17 @@
+"""The command `graphs`."""
+
+from __future__ import annotations
+
+from pairre.cli import tables
+from pairre.cli.console import out
+from pairre.graph.benchmarks import BENCHMARKS
+
+
+def command() -> None:
+    """List the graphs that go by a name, with their sizes and licences.
+
+    Example:
+
+        pairre graphs
+    """
+    out.print(tables.benchmarks_table(BENCHMARKS))
