@@ -55,12 +55,12 @@ def _check_model(recipe: Recipe, model: type[Model]) -> None:
     metrics = [metric for metric in (model.metric, *model.other_metrics) if metric]
     if settings.norm != "own" and settings.norm not in metrics:
         raise RecipeError(f"model.norm: {model.name} has {' or '.join(metrics) or 'its own'}, not {settings.norm}")
+    if any(share >= 1 for share in settings.dropout):
+        raise RecipeError(f"model.dropout: shares below 1 expected, not {max(settings.dropout)}")
     if settings.dropout and len(settings.dropout) != len(model.dropout):
         layers = ", ".join(model.dropout) or "none"
         expected = f"a share for each layer of {model.name} expected ({layers})"
         raise RecipeError(f"model.dropout: {expected}, not {len(settings.dropout)}")
-    if any(share >= 1 for share in settings.dropout):
-        raise RecipeError(f"model.dropout: shares below 1 expected, not {max(settings.dropout)}")
     if settings.unit_norm and "entity" in model.constraints:
         raise RecipeError(f"model.unit_norm: rows of {model.name} have bounds of their own")
     if recipe.loss.relation_weight and not model.trains_on_relations:
