@@ -1,10 +1,10 @@
 """What does every model reach, from one code base?
 
 `small`: for each model a few settings are compared by validation MRR, the mean over UMLS and Countries S1, without the
-test triples; with `--recipes` the best is written as `src/pairre/settings/recipes/MODEL.toml`. It is then trained with three
-seeds and ranked on test, once.
+test triples; with `--recipes` the best becomes the preset `small/MODEL` (`src/pairre/settings/presets/small.toml`).
+It is then trained with three seeds and ranked on test, once.
 
-`fb15k-237`: the recipes `fb15k-237-MODEL`, each of which says how it was chosen, on test beside the figures of the
+`fb15k-237`: the presets `fb15k-237/MODEL`, each of which says how it was chosen, on test beside the figures of the
 paper's table.
 
 The baseline of both counts: an entity scores by how often train has it on that side of that relation.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -28,13 +29,13 @@ import machine
 import pairre
 from pairre.evaluation.evaluate import Ranks, evaluate_triples, summarise
 from pairre.graph import Graph
-from pairre.models import MODELS, Model, model_class
+from pairre.models import Model, model_class, models
 from pairre.rules import KINDS, mine
-from pairre.settings.recipe import Recipe, from_values, recipe_names
+from pairre.settings import Recipe, from_values
 from pairre.support.device import pick_device
 
 GRAPHS = ("umls", "countries-s1")
-RECIPES = Path(__file__).resolve().parents[1] / "src" / "pairre" / "settings" / "recipes"
+PRESETS = Path(__file__).resolve().parents[1] / "src" / "pairre" / "settings" / "presets" / "small.toml"
 LARGE = "fb15k-237"
 PAPER = {  # test MRR on FB15k-237 in the paper's table
     "transe": 0.294,
@@ -54,7 +55,7 @@ _NARROW = ("transr", "transparse-share", "transparse-separate", "se", "rescal", 
 def candidates(model: type[Model]) -> list[dict[str, Any]]:
     """What is compared for a model on small graphs, as sections of a recipe."""
     dim = 40 if model.name in _NARROW else 100
-    slow = model.projected or model.kind is None  # no kernels: fewer negatives
+    slow = model.projects_entities or model.kind is None  # no kernels: fewer negatives
     found: list[dict[str, Any]] = []
     rates = (3e-2, 1e-1) if model.name == "kg2e" else (3e-3, 1e-2) if model.weight_parts else (1e-2, 3e-2)
     for lr in rates:
@@ -118,9 +119,9 @@ def counting(graph: Graph) -> dict[str, float]:
         counts.index_put_(pairs, torch.ones(len(graph.train)), accumulate=True)
         scores = counts[graph.test[:, 1].long()]
         true = scores.gather(1, graph.test[:, column, None].long())
-        query, member = graph.known.known(graph.test, side)
+        query, member = graph.known.side(side).known(graph.test)
         scores[query, member] = -1
-        num_candidates = graph.num_entities - graph.known.count(graph.test, side) + 1
+        num_candidates = graph.num_entities - graph.known.side(side).count(graph.test) + 1
         higher, equal = (scores > true).sum(1), (scores == true).sum(1)
         ranks[side] = Ranks(higher, equal, num_candidates)
     return summarise(ranks)["both"]
@@ -151,7 +152,7 @@ def small(name: str, num_seeds: int, quick: bool) -> dict[str, Any]:
 def large(name: str, num_seeds: int, quick: bool) -> dict[str, Any]:
     """What a model's recipe for FB15k-237 reaches."""
     graph = pairre.load_graph(LARGE)
-    recipe = f"{LARGE}-{name}" if name != "pairre" else LARGE
+    recipe = f"{LARGE}/{name}" if name != "pairre" else LARGE
     rules = mine(graph, ENTAILMENTS) if name == "complex-nne-aer" else None  # of train; none are published
     runs = []
     for seed in range(num_seeds):
@@ -164,13 +165,20 @@ def large(name: str, num_seeds: int, quick: bool) -> dict[str, Any]:
     return {"model": name, "recipe": recipe, "paper_mrr": PAPER.get(name), "test": {LARGE: spread(runs)}}
 
 
-def toml(values: dict[str, Any]) -> str:
-    lines = [f"# {values['model']['name']} on small graphs, chosen on validation splits by benchmarks/models.py."]
+def with_preset(text: str, values: dict[str, Any]) -> str:
+    """Return the text of a file of presets in which the table of one model has new values."""
+    name = values["model"]["name"]
+    title = name if re.fullmatch(r"[\w-]+", name) else json.dumps(name)
+    lines = [f"[{title}]"]
     for section, entries in values.items():
-        lines.append(f"[{section}]")
-        lines += [f"{key} = {json.dumps(value)}" for key, value in entries.items()]
-        lines.append("")
-    return "\n".join(lines)
+        lines += [
+            f"{section}.{key} = {json.dumps(value)}"
+            for key, value in entries.items()
+            if key != "name" or section != "model"
+        ]
+    heading, *tables = re.split(r"\n(?=\[)", text.rstrip("\n"))
+    others = [table.rstrip("\n") for table in tables if not table.startswith(f"[{title}]\n")]
+    return "\n\n".join([heading.rstrip("\n"), *sorted([*others, "\n".join(lines)])]) + "\n"
 
 
 PARTS = {"small": small, LARGE: large}
@@ -199,7 +207,7 @@ def main() -> None:
     result["counting"] = {name: counting(pairre.load_graph(name)) for name in graphs}
     print("counting", {name: round(m["mrr"], 3) for name, m in result["counting"].items()}, flush=True)
     wanted = arguments.models or [
-        m.name for m in MODELS if arguments.part == "small" or f"{LARGE}-{m.name}" in recipe_names()
+        m.name for m in models() if arguments.part == "small" or f"{LARGE}/{m.name}" in presets()
     ]
     jobs = [
         {"part": arguments.part, "model": name, "seeds": arguments.seeds, "quick": arguments.quick} for name in wanted
@@ -209,7 +217,7 @@ def main() -> None:
             result["models"].append(row)
             print(row["model"], {name: round(t["mrr_mean"], 4) for name, t in row["test"].items()}, flush=True)
             if arguments.recipes and arguments.part == "small" and not arguments.quick:
-                (RECIPES / f"{row['model']}.toml").write_text(toml(row["recipe"]), encoding="utf-8")
+                PRESETS.write_text(with_preset(PRESETS.read_text(encoding="utf-8"), row["recipe"]), encoding="utf-8")
             machine.write(f"models-{arguments.part}", result, arguments)
 
 
