@@ -31,7 +31,7 @@ from pairre.evaluation.evaluate import Ranks, evaluate_triples, summarise
 from pairre.graph import Graph
 from pairre.models import Model, model_class, models
 from pairre.rules import KINDS, mine
-from pairre.settings import Recipe, from_values
+from pairre.settings import Recipe, from_values, presets
 from pairre.support.device import pick_device
 
 GRAPHS = ("umls", "countries-s1")
