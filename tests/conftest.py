@@ -16,11 +16,10 @@ import torch
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton loads: GPU kernels then run on the CPU
 
-from pairre import cli
 from pairre.graph import Graph, Vocabulary
-from pairre.runs.folder import Progress
-from pairre.settings.recipe import Recipe, from_values
-from pairre.training.trainer import Trainer
+from pairre.runs import Progress
+from pairre.settings import Recipe, from_values
+from pairre.training.step import Trainer
 
 assert pairre.__version__
 hypothesis.settings.register_profile(
@@ -38,7 +37,7 @@ QUICK = from_values(
 
 
 def planted_graph(num_entities: int = 40, seed: int = 0) -> Graph:
-    """A ring of entities: `next`, its inverse `previous`, and a symmetric `beside`; every tenth triple is held out."""
+    """Return a ring of entities: `next`, its inverse `previous`, and a symmetric `beside`; every tenth triple is held out."""
     ring = torch.arange(num_entities)
     after = (ring + 1) % num_entities
     triples = torch.cat(
@@ -62,16 +61,16 @@ def planted_graph(num_entities: int = 40, seed: int = 0) -> Graph:
 
 
 def resumed(make: Callable[[], Trainer]) -> None:
-    """A trainer after eight steps, held against one that took over after five what a checkpoint holds."""
+    """Compare a trainer after eight steps with one that continued from a checkpoint of step five."""
     whole, half, rest = (make() for _ in range(3))
-    whole.step(8)
-    half.step(5)
+    whole.advance(8)
+    half.advance(5)
     for tensor, stored in zip(rest.tensors().values(), half.tensors().values(), strict=True):
         tensor.copy_(stored)
     rest.start(Progress(step=5))
-    rest.step(3)
+    rest.advance(3)
     for trainer in (whole, rest):
-        trainer.settle()
+        trainer.flush()
     assert torch.equal(whole.model.relation, rest.model.relation)
     for (key, one), other in zip(whole.tensors().items(), rest.tensors().values(), strict=True):
         assert torch.equal(one, other), key
@@ -101,6 +100,7 @@ def triples_file(graph: Graph, tmp_path: Path) -> Path:
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Run a command in this process: (exit code, standard output, standard error)."""
+    from pairre import cli
 
     def run(*arguments: object) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as stop:
@@ -113,7 +113,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, st
 
 @pytest.fixture
 def public(request: pytest.FixtureRequest) -> Path:
-    """The folder of public graphs; tests that use it skip where it is not to be had."""
+    """The folder of public graphs; tests that use it are skipped where there is none."""
     folder = os.environ.get("PAIRRE_DATA")
     if not folder or not Path(folder).is_dir():
         pytest.skip("PAIRRE_DATA does not point at a folder with the public graphs")

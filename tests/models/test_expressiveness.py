@@ -24,7 +24,7 @@ import torch
 from torch.nn.functional import leaky_relu
 
 from pairre.graph import Graph, Vocabulary
-from pairre.models import MODELS, PATTERNS, model_class
+from pairre.models import PATTERNS, model_class, models
 from pairre.models.bilinear import DistMult
 from pairre.models.neighbourhood import GCOTE, RGCN, Neighbourhood
 from pairre.models.rotation import OTE
@@ -74,23 +74,25 @@ def planted(pattern):
             return facts, pairs(0, z, u) + others(0, x, y) + others(1, x, y) + others(1, z, u), [(0, 0, 1), (0, 1, 1)]
 
 
-def unlinked(kind, num_entities, num_relations, seed):
+def unlinked(model_type, num_entities, num_relations, seed):
     """A model of entities without links."""
-    model = kind(num_entities, num_relations, 6 if kind.name == "conve" else 4)
+    model = model_type(num_entities, num_relations, 6 if model_type.name == "conve" else 4)
     model.initialise(1.0, seed)
     words = [Vocabulary([str(i) for i in range(n)], "name") for n in (num_entities, num_relations)]
-    model.begin(Graph("no triples", *words, *[torch.zeros(0, 3, dtype=torch.int32)] * 3), seed)
+    graph = Graph("no triples", *words, *[torch.zeros(0, 3, dtype=torch.int32)] * 3)
+    model.attach(graph, 1.0, seed)
+    model.init_from_graph(graph, seed)
     return model.double()
 
 
 class Game:
     """Both players' rows, all patterns (K) and starts (S) at once; P rivals."""
 
-    def __init__(self, kind, patterns, seed):
+    def __init__(self, model_type, patterns, seed):
         self.random = torch.Generator().manual_seed(seed)
         self.patterns = {pattern: planted(pattern) for pattern in patterns}
         number = len(patterns) * STARTS
-        self.model = unlinked(kind, number * (ENTITIES + RIVALS * SLOTS), number * RELATIONS, seed)
+        self.model = unlinked(model_type, number * (ENTITIES + RIVALS * SLOTS), number * RELATIONS, seed)
         entity = self.model.entity.detach()
         self.mine = entity[: number * ENTITIES].clone().requires_grad_()
         self.theirs = entity[number * ENTITIES :].clone().requires_grad_()
@@ -175,40 +177,40 @@ class Game:
         return {pattern: value / MARGIN for pattern, value in zip(self.patterns, worst, strict=True)}
 
 
-def measure(kind):
+def measure(model_type):
     """The value of every pattern; a tick must be shown, so one that a model declares is searched for longer."""
     values = {}
     for seed, steps in enumerate(STEPS):
-        missing = [p for p in PATTERNS if p not in values or (p in kind.patterns and values[p] >= TICK)]
+        missing = [p for p in PATTERNS if p not in values or (p in model_type.patterns and values[p] >= TICK)]
         if missing:
-            found = Game(kind, missing, seed).run(steps)
+            found = Game(model_type, missing, seed).run(steps)
             values |= {p: min(value, values.get(p, value)) for p, value in found.items()}
     return values
 
 
-@pytest.mark.parametrize("kind", [m for m in MODELS if not issubclass(m, Neighbourhood)], ids=lambda m: m.name)
-def test_a_model_expresses_the_patterns_it_declares(kind, monkeypatch):
+@pytest.mark.parametrize("model_type", [m for m in models() if not issubclass(m, Neighbourhood)], ids=lambda m: m.name)
+def test_a_model_expresses_the_patterns_it_declares(model_type, monkeypatch):
     """A tick is an example found; a cross a search that fails, and the reason above."""
-    monkeypatch.setattr(kind, "forward", lambda self, triples: self.score(triples), raising=False)
+    monkeypatch.setattr(model_type, "forward", lambda self, triples: self.score(triples), raising=False)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        values = measure(kind)
+        values = measure(model_type)
     finally:
         torch.set_num_threads(threads)
     assert not [pattern for pattern, value in values.items() if TICK <= value <= CROSS], values
-    assert {pattern for pattern, value in values.items() if value < TICK} == kind.patterns, values
+    assert {pattern for pattern, value in values.items() if value < TICK} == model_type.patterns, values
 
 
-@pytest.mark.parametrize(("kind", "scorer", "times"), [(GCOTE, OTE, 2), (RGCN, DistMult, 1)])
-def test_entities_without_links_are_scored_by_the_scorer_alone(kind, scorer, times):
+@pytest.mark.parametrize(("model_type", "scorer", "times"), [(GCOTE, OTE, 2), (RGCN, DistMult, 1)])
+def test_entities_without_links_are_scored_by_the_scorer_alone(model_type, scorer, times):
     """So what a model of neighbourhoods expresses for all entities is what its scorer does."""
-    model, other = (unlinked(k, 9, 8, seed=0) for k in (kind, scorer))
+    model, other = (unlinked(k, 9, 8, seed=0) for k in (model_type, scorer))
     other.entity.data.copy_(model.entity)
     other.relation.data.copy_(model.relation[:, : other.relation.shape[1]])
     triples = torch.tensor([(0, 1, 2), (3, 4, 5), (6, 7, 8)])
     torch.testing.assert_close(model.score(triples), times * other.score(triples))
-    assert kind.patterns == scorer.patterns
+    assert model_type.patterns == scorer.patterns
 
 
 def test_the_first_table_of_the_paper():

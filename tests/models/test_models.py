@@ -1,22 +1,21 @@
-"""One contract over every model: a triple's score is the same however it is asked for, and gradients are right."""
+"""One contract over every model: a triple has one score, however it is computed, and gradients are right."""
 
 import pytest
 import torch
 
 import pairre
 from pairre.graph.index import COLUMN
-from pairre.models import MODELS, Model, PairRE, model_class
-from pairre.models.base import Sets
-from pairre.runs.folder import build_model
-from pairre.settings.recipe import override
+from pairre.models import Chunked, Model, Own, PairRE, Shared, model_class, models
+from pairre.runs import build_model
+from pairre.settings import override, validate
 from pairre.support.errors import RecipeError
-from pairre.training.trainer import _alike
+from pairre.training.sampling import relation_groups
 
-CONTRACT = pytest.mark.parametrize("kind", MODELS, ids=lambda m: m.name)
+CONTRACT = pytest.mark.parametrize("model_type", models(), ids=lambda m: m.name)
 
 
-def make(kind, dtype=torch.float32, num_entities=11, num_relations=4, dim=6):
-    model = kind(num_entities, num_relations, dim)
+def make(model_type, dtype=torch.float32, num_entities=11, num_relations=4, dim=6):
+    model = model_type(num_entities, num_relations, dim)
     model.initialise(0.5, seed=0)
     return model.to(dtype)
 
@@ -28,8 +27,8 @@ def some_triples(num=9):
 
 @CONTRACT
 @pytest.mark.parametrize("reciprocal", [False, True])
-def test_a_score_is_the_same_however_it_is_asked_for(kind, reciprocal):
-    model = kind(11, 4, 6, reciprocal=reciprocal)
+def test_a_score_is_the_same_however_it_is_computed(model_type, reciprocal):
+    model = model_type(11, 4, 6, reciprocal=reciprocal)
     model.initialise(0.5, seed=0)
     model.double()
     triples = some_triples()
@@ -40,7 +39,7 @@ def test_a_score_is_the_same_however_it_is_asked_for(kind, reciprocal):
     torch.testing.assert_close(model.score_heads(r, t)[each, h], scores["head"])
     torch.testing.assert_close(model.score_relations(h, t)[each, r], scores["tail"])
     same = torch.allclose(scores["tail"], scores["head"])
-    assert same == (not kind.directional and not model.reciprocal)
+    assert same == (not model_type.sides_differ and not model.reciprocal)
     for side in ("head", "tail"):
         true = triples[:, COLUMN[side]]
         own = torch.stack([true, (true + 1) % 11], 1)
@@ -52,56 +51,56 @@ def test_a_score_is_the_same_however_it_is_asked_for(kind, reciprocal):
 @CONTRACT
 @pytest.mark.parametrize("side", ["tail", "head"])
 @pytest.mark.parametrize("reciprocal", [False, True])
-def test_the_scores_of_a_batch_are_those_of_its_triples(kind, side, reciprocal, monkeypatch):
+def test_the_scores_of_a_batch_are_those_of_its_triples(model_type, side, reciprocal, monkeypatch):
     """Negatives shared by all, by sets of positives, and own; where they depend on the relation, in chunks."""
-    monkeypatch.setattr("pairre.models.base._BUDGET", 500)
-    model = kind(11, 4, 6, reciprocal=reciprocal)
+    monkeypatch.setattr("pairre.models.scoring.BUDGET", 500)
+    model = model_type(11, 4, 6, reciprocal=reciprocal)
     model.initialise(0.5, seed=0)
     model.double()
     triples = some_triples(6)
     anchor, true = triples[:, 2 - COLUMN[side]], triples[:, COLUMN[side]]
-    relation = model.relation_rows(model.relation_ids(triples[:, 1], side))
+    relation = model.relation_rows(triples[:, 1], side)
     negatives = torch.tensor([[1, 4, 4], [0, 10, 3], [5, 6, 7], [1, 2, 3], [9, 9, 0], [8, 2, 10]])
-    same = _alike(triples[:, 1], 4) if model.projected else None
+    groups = relation_groups(triples[:, 1], 4) if model.projects_entities else None
     assert len(triples[:, 1].unique()) < 6
-    for rows, sets, each in (
-        (negatives[0], Sets(1, 6), negatives[:1].expand(6, -1)),
-        (negatives[0], Sets(1, 6, alike=same), negatives[:1].expand(6, -1)),
-        (negatives[:2].flatten(), Sets(2, 3), negatives[:2].repeat_interleave(3, 0)),
-        (torch.arange(11), Sets(6, 1, place=negatives), negatives),
+    for rows, layout, each in (
+        (negatives[0], Shared(), negatives[:1].expand(6, -1)),
+        (negatives[0], Shared(groups), negatives[:1].expand(6, -1)),
+        (negatives[:2].flatten(), Chunked(2, 3), negatives[:2].repeat_interleave(3, 0)),
+        (torch.arange(11), Own(negatives), negatives),
     ):
         entity = model.entity_rows(torch.cat([anchor, true, rows]))
-        positive, negative = model.batch_scores(side, entity, relation, sets)
+        positive, negative = model.score_batch(side, entity, relation, layout)
         torch.testing.assert_close(positive, model.score(triples, side))
         torch.testing.assert_close(negative, model.score_candidates(triples, side, each))
 
 
 @CONTRACT
-def test_relations_in_chunks_are_the_same(kind, monkeypatch):
-    model, triples = make(kind), some_triples()
+def test_relations_in_chunks_are_the_same(model_type, monkeypatch):
+    model, triples = make(model_type), some_triples()
     whole = model.score_relations(triples[:, 0], triples[:, 2])
-    monkeypatch.setattr("pairre.models.base._BUDGET", 1)
+    monkeypatch.setattr("pairre.models.scoring.BUDGET", 1)
     torch.testing.assert_close(model.score_relations(triples[:, 0], triples[:, 2]), whole)
 
 
 @CONTRACT
-def test_gradients_match_finite_differences(kind):
-    model, triples = make(kind, torch.float64), some_triples(3)
+def test_gradients_match_finite_differences(model_type):
+    model, triples = make(model_type, torch.float64), some_triples(3)
     entity, relation = (p.detach().clone().requires_grad_() for p in (model.entity, model.relation))
 
     def score(entity, relation):
         return torch.func.functional_call(model, {"entity": entity, "relation": relation}, (triples,))
 
-    kind.forward = lambda self, triples: self.score(triples)
+    model_type.forward = lambda self, triples: self.score(triples)
     try:
         assert torch.autograd.gradcheck(score, (entity, relation), eps=1e-7)
     finally:
-        del kind.forward
+        del model_type.forward
 
 
 @CONTRACT
-def test_initialisation_depends_on_the_seed_alone(kind):
-    one, same, other = (kind(11, 4, 6) for _ in range(3))
+def test_initialisation_depends_on_the_seed_alone(model_type):
+    one, same, other = (model_type(11, 4, 6) for _ in range(3))
     one.initialise(0.5, 3)
     same.initialise(0.5, 3)
     other.initialise(0.5, 4)
@@ -109,17 +108,17 @@ def test_initialisation_depends_on_the_seed_alone(kind):
     assert not torch.equal(one.entity, other.entity)
     assert one.entity.abs().max() <= 0.5
     assert one.entity.abs().max() > 0.3
-    for name, rule in kind.constraints.items():
+    for name, rule in model_type.constraints.items():
         table = getattr(one, name).detach()
         assert torch.equal(rule(one, table), table)
 
 
-def test_rows_of_length_1_have_no_other_bounds():
-    model = model_class("complex")(11, 4, 6, unit=True)
+def test_rows_of_length_1_have_no_other_bounds(graph, quick):
+    model = model_class("complex")(11, 4, 6, unit_norm=True)
     model.initialise(0.5, 3)
     torch.testing.assert_close(model.entity.norm(dim=1), torch.ones(11))
     with pytest.raises(RecipeError, match=r"model\.unit_norm: rows of simple\+ have bounds of their own"):
-        model_class("simple+")(11, 4, 6, unit=True)
+        validate(override(quick, ["model.unit_norm=true"]), graph, model_class("simple+"))
 
 
 def test_pairre_is_the_formula_of_the_paper():
@@ -131,11 +130,11 @@ def test_pairre_is_the_formula_of_the_paper():
 
 
 def test_every_model_is_listed():
-    def below(kind):
-        return {kind, *(model for child in kind.__subclasses__() for model in below(child))}
+    def below(model_type):
+        return {model_type, *(model for child in model_type.__subclasses__() for model in below(child))}
 
-    assert {kind for kind in below(Model) if hasattr(kind, "name")} == set(MODELS)
-    assert len({model.name for model in MODELS}) == len(MODELS)
+    assert {model_type for model_type in below(Model) if hasattr(model_type, "name")} == set(models())
+    assert len({model.name for model in models()}) == len(models())
 
 
 def test_an_unknown_model_gets_a_suggestion():
@@ -146,7 +145,7 @@ def test_an_unknown_model_gets_a_suggestion():
 @pytest.mark.parametrize("side", ["tail", "head"])
 @pytest.mark.parametrize("dim", [5, 300])
 def test_the_fused_scores_of_a_batch_are_its_scores(side, dim):
-    """PairRE's kernels between rows and compare, against the path that all models share."""
+    """PairRE's kernels from rows to scores, against the path that all models share."""
     fused = pytest.importorskip("pairre.kernels.cuda.pairre", reason="triton is not installed")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = PairRE(3, 2, dim)
@@ -157,26 +156,26 @@ def test_the_fused_scores_of_a_batch_are_its_scores(side, dim):
     for there, dtype in ((device, torch.float32), ("cpu", torch.float64)):
         entity, relation = (t.to(there, dtype).requires_grad_() for t in rows)
         if dtype == torch.float32:
-            scores = fused.pairre_scores(entity, relation, side == "tail")
+            scores = fused.pairre_batch_scores(entity, relation, side == "tail")
         else:
-            scores = model.double().batch_scores(side, entity, relation, Sets(1, 7))
+            scores = model.double().score_batch(side, entity, relation, Shared())
         gradients = torch.autograd.grad(scores, (entity, relation), [u.to(there, dtype) for u in upstream])
         results.append([t.detach().double().cpu() for t in (*scores, *gradients)])
     for got, want in zip(*results, strict=True):
         assert (got - want).norm() <= 1e-5 * want.norm()
 
 
-def test_norms_are_those_a_model_has():
+def test_norms_are_those_a_model_has(graph, quick):
     triples = some_triples()
     transe = model_class("transe")
-    one, two = transe(11, 4, 6), transe(11, 4, 6, kind="l2")
+    one, two = transe(11, 4, 6), transe(11, 4, 6, metric="l2")
     for model in (one, two):
         model.initialise(0.5, seed=0)
     gap = one.entity[triples[:, 0]] + one.relation[triples[:, 1]] - one.entity[triples[:, 2]]
     torch.testing.assert_close(one.score(triples), -gap.abs().sum(1))
     torch.testing.assert_close(two.score(triples), -gap.norm(dim=1))
     with pytest.raises(RecipeError, match=r"model\.norm: distmult has dot, not l2"):
-        model_class("distmult")(11, 4, 6, kind="l2")
+        validate(override(quick, ["model.norm=l2"]), graph, model_class("distmult"))
 
 
 def test_ote_turns_without_stretching():
@@ -184,7 +183,7 @@ def test_ote_turns_without_stretching():
     model = make(model_class("ote"), torch.float64)
     model.relation.data[:, -6:] = 0
     triples = some_triples()
-    _, (q, _) = model.asked(triples, "tail")
+    _, (q, _) = model.make_queries(triples, "tail")
     torch.testing.assert_close(q.norm(dim=1), model.entity[triples[:, 0]].norm(dim=1))
     torch.testing.assert_close(model.score(triples, "tail"), model.score(triples, "head"))
 
@@ -213,7 +212,7 @@ def test_seek_with_two_segments_is_complex_up_to_signs():
 def test_transparse_starts_as_the_identity_with_a_share_of_zeros(graph, name, reciprocal):
     model = model_class(name)(graph.num_entities, graph.num_relations, 16, reciprocal=reciprocal)
     model.initialise(0.5, seed=0)
-    model.begin(graph, seed=0)
+    model.init_from_graph(graph, seed=0)
     facts = [graph.train[graph.train[:, 1] == r] for r in range(3)]
     sizes = {"matrix": [len(f) for f in facts]}
     if name == "transparse-separate":

@@ -4,12 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pairre.models import model_class
-from pairre.models.base import Sets
-from pairre.runs.folder import build_model
-from pairre.settings.recipe import override
+from pairre.models import Shared, model_class
+from pairre.runs import build_model
+from pairre.settings import override, validate
 from pairre.support.errors import RecipeError
-from pairre.training.trainer import Trainer
+from pairre.training.step import Trainer
 
 CPU = torch.device("cpu")
 
@@ -42,7 +41,7 @@ def test_a_step_draws_links_anew_and_again_the_same(graph, make):
     model.sampled = 2
     everyone, drawn = torch.arange(graph.num_entities), {}
     for step in (0, 1, 0):
-        model.clock = torch.tensor(step)
+        model.step = torch.tensor(step)
         links = model.links(everyone)
         pairs = links.entity * 10 + links.relation
         assert bool(((pairs[..., 0] != pairs[..., 1]) | ~links.there[..., 1]).all())  # without replacement
@@ -104,19 +103,19 @@ def test_the_context_of_gc_ote_is_what_its_links_say(graph, make):
 
 @pytest.mark.parametrize("side", ["tail", "head"])
 def test_a_step_of_gc_ote_scores_what_ranking_scores(graph, make, side):
-    """Where a step draws all links: those who ask need none, and negatives hide none."""
+    """Where a step draws all links: anchors need none, and negatives hide none."""
     model = make("gc-ote").double()
     triples, others = graph.train[:6].long(), torch.arange(graph.num_entities)
     column = 2 if side == "tail" else 0
     expected = model.score_candidates(triples, side, others)
     model.train()
     model.sampled = len(graph.train)
-    asked = {"entity": torch.cat([triples[:, 2 - column], triples[:, column], others]), "relation": triples[:, 1]}
+    ids = {"entity": torch.cat([triples[:, 2 - column], triples[:, column], others]), "relation": triples[:, 1]}
     gradients = []
     for model.chunk in (1000, 5):  # in one piece, and in pieces that are computed again for the gradient
-        wanted, encoded = model.reads(side, asked)
-        entity, relation = encoded({name: getattr(model, name)[ids] for name, ids in wanted.items()})
-        _, scores = model.batch_scores(side, entity, relation, Sets(1, len(triples)))
+        needed, build = model.rows_needed(side, ids)
+        rows = build({name: getattr(model, name)[some] for name, some in needed.items()})
+        _, scores = model.score_batch(side, rows["entity"], rows["relation"], Shared())
         torch.testing.assert_close(scores, expected)
         gradients.append(torch.autograd.grad(scores.sum(), [model.entity, model.relation]))
     torch.testing.assert_close(*gradients)
@@ -126,11 +125,11 @@ def test_dropout_is_a_function_of_the_step(graph, make):
     model = make("conve")
     triples = graph.train[:8].long()
     still = model.score(triples)
-    model.clock = torch.tensor(0)
+    model.step = torch.tensor(0)
     torch.testing.assert_close(model.score(triples), still)  # not while it is used
     x = torch.ones(4, 6, 10)
     model.train()
-    zero, again, one = (model._dropped("input", x) for model.clock in (torch.tensor(s) for s in (0, 0, 1)))
+    zero, again, one = (model._dropped("input", x) for model.step in (torch.tensor(s) for s in (0, 0, 1)))
     assert torch.equal(zero, again)
     assert not torch.equal(zero, one)
     assert zero.unique().tolist() == pytest.approx([0, 1.25])
@@ -142,7 +141,7 @@ def test_dropout_is_a_function_of_the_step(graph, make):
 def test_statistics_of_batches_are_learnt_and_kept(graph, quick):
     trainer = Trainer(graph, override(quick, ["model.name=conve"]), CPU)
     before = trainer.model.mean_hidden.clone()
-    trainer.step(3)
+    trainer.advance(3)
     assert not torch.equal(before, trainer.model.mean_hidden)
     assert {"model.mean_hidden", "model.variance_maps", "model.weights"} < set(trainer.tensors())
 
@@ -162,19 +161,19 @@ def test_conve_learns_statistics_of_each_side(make):
     model = make("conve").train()
     for row, side in enumerate(("tail", "head")):
         before = model.mean_hidden.clone()
-        model.query(side, model.entity[:4], model.relation[:4])
+        model.make_query(side, model.entity[:4], model.relation[:4])
         changed = (model.mean_hidden != before).any(1)
         assert changed.tolist() == [row == 0, row == 1]
 
 
-def test_dropout_can_be_set_by_layer(make):
+def test_dropout_can_be_set_by_layer(graph, quick, make):
     assert make("conve").dropout == {"input": 0.2, "maps": 0.2, "hidden": 0.3}
     assert make("conve", "model.dropout=[0.1, 0, 0.5]").dropout == {"input": 0.1, "maps": 0, "hidden": 0.5}
     for name, layers in (("conve", "input, maps, hidden"), ("pairre", "none")):
         with pytest.raises(
             RecipeError, match=rf"model\.dropout: a share for each layer of {name} expected \({layers}\), not 2"
         ):
-            make(name, "model.dropout=[0.2, 0.2]")
+            validate(override(quick, ["model.dropout=[0.2, 0.2]"]), graph, model_class(name))
 
 
 def test_conve_says_which_widths_it_takes():
@@ -197,7 +196,7 @@ def test_ote_is_gram_schmidt(make):
         torch.testing.assert_close(turn, torch.stack(rows))
 
 
-def test_ote_compares_by_products_while_it_trains(make):
+def test_ote_scores_by_products_while_it_trains(make):
     model = make("ote").double()
     q, c = torch.randn(5, model.dim).double(), torch.randn(7, model.dim).double()
-    torch.testing.assert_close(model.train().compare(q, None, c), model.eval().compare(q, None, c))
+    torch.testing.assert_close(model.train().score_rows(q, None, c), model.eval().score_rows(q, None, c))

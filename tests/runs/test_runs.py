@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import pairre
-from pairre.runs.folder import RunFolder
-from pairre.settings.recipe import override
+from pairre.runs import RunFolder
+from pairre.settings import override
 from pairre.support.errors import PairREError, RecipeError, RunError
 from pairre.support.files import written_whole
 
