@@ -56,7 +56,7 @@ bench-cpu: $(VENV)/.peers  ## training and ranking speed against PyKEEN
 
 docs: $(SETUP)  ## write the reference pages and build the documentation site into build/site/
 	$(BIN)/python scripts/build_docs.py
-	$(BIN)/mkdocs build --quiet --strict
+	$(BIN)/sphinx-build -q -W --keep-going docs build/site
 	@echo "Open build/site/index.html."
 
 atlas: $(SETUP)  ## rebuild the bundled graph from its openly licensed sources

@@ -202,7 +202,7 @@ def _unfold(shown: list[str], signature: inspect.Signature) -> list[str]:
     parameters = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
     first = next((i for i, p in enumerate(parameters) if p.kind is p.KEYWORD_ONLY), None)
     starred = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    cleaned = [re.sub(r" = <.*>", " = …", one) for one in shown]
+    cleaned = [re.sub(r" = <.*>", " = ...", one) for one in shown]
     return cleaned if first is None or starred else [*cleaned[:first], "*", *cleaned[first:]]
 
 
