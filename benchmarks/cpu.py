@@ -5,8 +5,8 @@ the real FB15k-237 where $PAIRRE_DATA holds it, else random triples of that shap
 
 Training is timed from batch to batch, so it holds everything a step needs: drawing positives and negatives, forward,
 loss, backward, Adam. PyKEEN runs its own SLCWATrainingLoop (NSSA loss, BasicNegativeSampler), timed by a callback; ours
-runs Trainer.step. Ranking is filtered with all known triples, both sides. PyKEEN ranks some test triples at the best of
-a few batch sizes and without what one call costs whatever its length; ours ranks the whole test split and also pays
+runs Trainer.advance. Ranking is filtered with all known triples, both sides. PyKEEN ranks some test triples at the best
+of a few batch sizes and without what one call costs whatever its length; ours ranks the whole test split and also pays
 for building its index.
 
 PyKEEN draws 256 negatives for each positive. Ours is timed with that (`own`) and as it trains by default, one set of
@@ -181,26 +181,32 @@ def pykeen_model(graph: Graph, **settings: Any) -> tuple[Any, Any]:
 
 
 def train_pairre(job: Contender, graph: Graph, quick: bool) -> dict[str, float]:
-    """Trainer.step, an even number of times: heads and tails are corrupted in turn."""
+    """Trainer.advance by an even number of steps: heads and tails are corrupted in turn."""
     trainer = pairre_trainer(graph, {"shared": 0, "own": 1}[job.variant], job.rows)
     warm, steps = (4, 20) if quick else (20, 200)
-    for _ in range(warm):
-        trainer.step()
-    return {"items": steps * BATCH, **timed(lambda: [trainer.step() for _ in range(steps)])}
+    trainer.advance(warm)
+    return {"items": steps * BATCH, **timed(lambda: trainer.advance(steps))}
 
 
-def pairre_trainer(graph: Graph, share: int = 0, rows: str = "all") -> Any:
+def pairre_trainer(graph: Graph, chunk_size: int = 0, rows: str = "all") -> Any:
     """Our model, sampler and optimiser with the benchmark's settings."""
     import torch
 
-    from pairre.settings.recipe import from_values
-    from pairre.training.train import Trainer
+    from pairre.settings import from_values
+    from pairre.training.step import Trainer
 
     recipe = {
         "model": {"name": "pairre", "dim": DIM},
         "loss": {"name": "self-adversarial", "margin": MARGIN},
-        "sampling": {"negatives": NEGATIVES, "chunk_size": share, "filter": True},
-        "train": {"batch": BATCH, "lr": RATE, "steps": 1_000_000, "update_rows": rows, "seed": SEED, "schedule": "constant"},
+        "sampling": {"negatives": NEGATIVES, "chunk_size": chunk_size, "filter": True},
+        "train": {
+            "batch": BATCH,
+            "lr": RATE,
+            "steps": 1_000_000,
+            "update_rows": rows,
+            "seed": SEED,
+            "schedule": "constant",
+        },
     }
     return Trainer(graph, from_values(recipe), torch.device("cpu"))
 

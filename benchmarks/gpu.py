@@ -5,7 +5,8 @@ gradients, optimiser. The evaluation is the whole filtered test split, both side
 
     PAIRRE_DATA=… python benchmarks/gpu.py [PART …] [--quick] [--keep | --json FILE]
 
-Parts: fb15k-237, published, shapes, seeds, storage; all of them by default. `roofline.py` looks at single kernels.
+Parts: fb15k-237, published, shapes, seeds, storage; all of them by default. `against.py` compares two
+checkouts, `roofline.py` looks at single kernels.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ import pairre
 from pairre.evaluation.evaluate import evaluate_triples, summarise
 from pairre.graph import Graph
 from pairre.graph.vocabulary import Vocabulary
-from pairre.settings.recipe import Recipe, override
-from pairre.training.trainer import Trainer
+from pairre.settings import Recipe, override
+from pairre.training.step import Trainer
 
 DEVICE = torch.device("cuda:0")
 
@@ -50,10 +51,10 @@ def seconds(call: Callable[[], object], repeats: int) -> float:
 
 def step_ms(trainer: Trainer, num: int) -> float:
     """Steady state of a step: the time of many, asked for one after another."""
-    trainer.step(4 * trainer.block)  # compiles and records
+    trainer.advance(4 * trainer.steps_per_launch)  # compiles and records
 
     def many() -> None:
-        trainer.step(num)
+        trainer.advance(num)
 
     return 1e3 * seconds(many, 3) / num
 
@@ -66,7 +67,7 @@ def fb15k_237(quick: bool) -> dict[str, Any]:
     trainer = Trainer(graph, pairre.load_recipe("fb15k-237"), DEVICE)
     step = step_ms(trainer, 200 if quick else 2000)
     peak = torch.cuda.max_memory_allocated() / 1e9
-    trainer.settle()
+    trainer.flush()
     evaluate_triples(trainer.model, graph.test, graph.known)
     evaluation = seconds(lambda: evaluate_triples(trainer.model, graph.test, graph.known), 5)
     reserved = torch.cuda.max_memory_reserved() / 1e9

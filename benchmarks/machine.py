@@ -27,7 +27,7 @@ _MARK = "RESULT "
 
 def describe() -> dict[str, Any]:
     """Processor, memory, versions, date, and how busy the machine was."""
-    from pairre.runs.folder import versions
+    from pairre.runs import versions
 
     return {
         "date": datetime.date.today().isoformat(),

@@ -28,8 +28,8 @@ import machine
 import pairre
 from pairre.graph import Graph
 from pairre.rules import Rule, mine, read_rules
-from pairre.runs.folder import Run
-from pairre.settings.recipe import Recipe, override
+from pairre.runs import Run
+from pairre.settings import Recipe, override
 
 METRICS = ("mrr", "hits_at_1", "hits_at_3", "hits_at_10", "mr")
 PAPER = {"sports": {"plain": {"mrr": 0.468, "hits_at_1": 0.416}, "tied": {"mrr": 0.475, "hits_at_1": 0.432}}}

@@ -4,8 +4,8 @@
 ranked; they are known, as in any evaluation, and so not among the candidates.
 
     PAIRRE_DATA=… python benchmarks/search.py GRAPH --recipe NAME --set train.steps=30000 \\
-        --try "" --try "loss.relation_weight=0.3" --try "loss.relation_weight=0.3 train.lr=1e-3" [--members 3] [--rules FILE] \\
-        [--json FILE]
+        --try "" --try "loss.relation_weight=0.3" --try "loss.relation_weight=0.3 train.lr=1e-3" \\
+        [--members 3] [--rules FILE] [--json FILE]
 """
 
 from __future__ import annotations

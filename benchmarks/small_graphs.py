@@ -23,7 +23,7 @@ import machine
 import pairre
 from pairre.graph import Graph
 from pairre.graph.split import distinct
-from pairre.settings.recipe import from_values
+from pairre.settings import from_values
 
 SETTINGS = [
     {"margin": margin, "lr": lr, "steps": steps}

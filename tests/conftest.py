@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pairre  # first: it sets how OpenMP threads wait, which torch reads when it loads
@@ -17,6 +19,7 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton loads: GPU kernels then run on the CPU
 
 from pairre.graph import Graph, Vocabulary
+from pairre.kernels import Backend, backend
 from pairre.runs import Progress
 from pairre.settings import Recipe, from_values
 from pairre.training.step import Trainer
@@ -37,7 +40,10 @@ QUICK = from_values(
 
 
 def planted_graph(num_entities: int = 40, seed: int = 0) -> Graph:
-    """Return a ring of entities: `next`, its inverse `previous`, and a symmetric `beside`; every tenth triple is held out."""
+    """Return a ring of entities with the relations `next`, its inverse `previous`, and a symmetric `beside`.
+
+    A tenth of the triples is the valid split, another tenth the test split.
+    """
     ring = torch.arange(num_entities)
     after = (ring + 1) % num_entities
     triples = torch.cat(
@@ -74,6 +80,25 @@ def resumed(make: Callable[[], Trainer]) -> None:
     assert torch.equal(whole.model.relation, rest.model.relation)
     for (key, one), other in zip(whole.tensors().items(), rest.tensors().values(), strict=True):
         assert torch.equal(one, other), key
+
+
+@contextmanager
+def cuda_kernels_on_the_cpu() -> Iterator[None]:
+    """Compute everything on the CPU by the CUDA kernels, in Triton's interpreter."""
+    chosen = sys.modules[Backend.__module__]._BACKENDS
+    of_cpu = chosen["cpu"]
+    chosen["cpu"] = chosen["cuda"]
+    backend.cache_clear()
+    try:
+        yield
+    finally:
+        chosen["cpu"] = of_cpu
+        backend.cache_clear()
+
+
+def launch_plainly(trainer: Trainer) -> None:
+    """Have a trainer on a GPU launch every step, instead of capturing and replaying CUDA graphs."""
+    trainer._captured = None
 
 
 @pytest.fixture

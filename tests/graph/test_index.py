@@ -63,11 +63,11 @@ def test_known_and_count(sizes, side, data):
     rows, queries = data.draw(graphs(sizes))
     known = KnownTriples(tensor(rows), sizes[0], sizes[1])
     expected = answers(rows, side)
-    query, member = known.known(tensor(queries), side)
+    query, member = known.side(side).known(tensor(queries))
     assert member.dtype == torch.int64
     found = list(zip(query.tolist(), member.tolist(), strict=True))
     assert found == [(i, m) for i, row in enumerate(queries) for m in sorted(expected[key(row, side)])]
-    assert known.count(tensor(queries), side).tolist() == [len(expected[key(row, side)]) for row in queries]
+    assert known.side(side).count(tensor(queries)).tolist() == [len(expected[key(row, side)]) for row in queries]
 
 
 @both_sizes
@@ -86,30 +86,25 @@ def test_contains(sizes, side, data):
     own = [data.draw(st.lists(candidate, min_size=num, max_size=num)) for _ in queries]
     known = KnownTriples(tensor(rows), sizes[0], sizes[1])
     index = known.side(side)
-    begin, end = index.ranges(*(triples[:, c] for c in ([0, 2] if side == "relation" else [2 - COLUMN[side], 1])))
 
     for candidates, lists in ((shared, [shared] * len(queries)), (own, own)):
         one = torch.tensor(candidates, dtype=dtype).reshape(-1) if candidates is shared else None
         block = torch.tensor(candidates, dtype=dtype).reshape(len(queries), num) if one is None else one
         wanted = [[m in expected[key(row, side)] for m in ms] for row, ms in zip(queries, lists, strict=True)]
-        found = known.contains(triples, side, block)
+        found = index.contains(triples, block)
         assert found.dtype == torch.bool
         assert found.shape == (len(queries), num)
         assert found.tolist() == wanted
-        # what every other device does
-        assert index._search_all(begin, end, block[None] if block.dim() == 1 else block).tolist() == wanted
 
 
 @all_sides
 def test_an_empty_graph_knows_nothing(side):
-    known = KnownTriples(tensor([]), 5, 2)
+    index = KnownTriples(tensor([]), 5, 2).side(side)
     queries = tensor([(0, 0, 0), (4, 1, 4)])
-    assert known.count(queries, side).tolist() == [0, 0]
-    assert [part.tolist() for part in known.known(queries, side)] == [[], []]
+    assert index.count(queries).tolist() == [0, 0]
+    assert [part.tolist() for part in index.known(queries)] == [[], []]
     candidates = torch.tensor([0, 1])
-    assert not known.contains(queries, side, candidates).any()
-    zero = torch.zeros(2, dtype=torch.int64)
-    assert not known.side(side)._search_all(zero, zero, candidates[None]).any()
+    assert not index.contains(queries, candidates).any()
 
 
 def test_repeated_triples_are_held_once():
@@ -122,7 +117,7 @@ def test_repeated_triples_are_held_once():
 def test_rows_of_candidates_that_are_not_contiguous():
     known = KnownTriples(tensor([(0, 0, 1), (1, 0, 2)]), 3, 1)
     candidates = torch.tensor([[0, 1], [1, 2], [2, 0]]).T  # [2, 3]
-    assert known.contains(tensor([(0, 0, 0), (1, 0, 0)]), "tail", candidates).tolist() == [
+    assert known.side("tail").contains(tensor([(0, 0, 0), (1, 0, 0)]), candidates).tolist() == [
         [False, True, False],
         [False, True, False],
     ]
@@ -130,18 +125,18 @@ def test_rows_of_candidates_that_are_not_contiguous():
 
 def test_a_block_of_candidates_for_other_queries_is_refused():
     known = KnownTriples(tensor([(0, 0, 1)]), 3, 1)
-    with pytest.raises(AssertionError, match="3 rows of candidates for 2 pairs"):
-        known.contains(tensor([(0, 0, 0), (1, 0, 0)]), "tail", torch.zeros(3, 2, dtype=torch.int64))
+    with pytest.raises(AssertionError, match="3 rows of candidates for 2 triples"):
+        known.side("tail").contains(tensor([(0, 0, 0), (1, 0, 0)]), torch.zeros(3, 2, dtype=torch.int64))
 
 
-def test_a_side_is_built_once_for_all_copies(monkeypatch):
+def test_a_side_is_built_once(monkeypatch):
     built = []
     build = SideIndex.build.__func__
     monkeypatch.setattr(SideIndex, "build", classmethod(lambda cls, *args: built.append(args[1]) or build(cls, *args)))
     known = KnownTriples(tensor([(0, 0, 1), (1, 0, 2)]), 3, 1)
     for _ in range(2):
-        assert known.to("cpu").count(tensor([(0, 0, 0)]), "tail").tolist() == [1]
-        assert known.to(torch.device("cpu")).side("tail") is known.side("tail")
+        assert known.side("tail").count(tensor([(0, 0, 0)])).tolist() == [1]
+        assert known.side("tail", torch.device("cpu")) is known.side("tail")
     assert built == ["tail"]
 
 
@@ -154,11 +149,9 @@ def test_a_gpu_gives_the_same_answers(side):
     triples, queries = (torch.from_numpy((random.random((n, 3)) * sizes).astype(np.int32)) for n in (2000, 300))
     candidates = torch.from_numpy(random.integers(0, sizes[COLUMN[side]], (300, 20)))
     host = KnownTriples(triples, 50, 7)
-    device = host.to("cuda")
-    assert torch.equal(host.count(queries, side), device.count(queries.cuda(), side).cpu())
-    for one, other in zip(host.known(queries, side), device.known(queries.cuda(), side), strict=True):
+    device, host = host.side(side, torch.device("cuda:0")), host.side(side)
+    assert torch.equal(host.count(queries), device.count(queries.cuda()).cpu())
+    for one, other in zip(host.known(queries), device.known(queries.cuda()), strict=True):
         assert torch.equal(one, other.cpu())
     for block in (candidates, candidates[0]):
-        assert torch.equal(
-            host.contains(queries, side, block), device.contains(queries.cuda(), side, block.cuda()).cpu()
-        )
+        assert torch.equal(host.contains(queries, block), device.contains(queries.cuda(), block.cuda()).cpu())

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pairre.kernels import reference
+from pairre.kernels.reference import scores as reference
 
 pytest.importorskip("triton")  # of the package that these kernels are in
 from pairre.kernels.cuda import native
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SHAPES = [(1, 1, 1), (5, 9, 40), (33, 35, 17), (130, 140, 33)]  # queries, candidates, features
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="needs g++ on Linux")
 
@@ -29,7 +29,7 @@ def compiled(tmp_path_factory):
         library = tmp_path_factory.mktemp("native") / "native.so"
         defined = [f'-DNATIVE="{ROOT / "src/pairre/kernels/cuda/native.cu"}"', f"-DKERNEL={name}"]
         options = ["-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", "-w", *defined, "-o", str(library)]
-        subprocess.run(["g++", *options, str(ROOT / "tests/native_on_cpu.cpp")], check=True)
+        subprocess.run(["g++", *options, str(ROOT / "tests/kernels/native_on_cpu.cpp")], check=True)
         return ctypes.CDLL(str(library)).run
 
     return compile_
@@ -56,7 +56,7 @@ def tables(num_queries, num_candidates, dim, weighted=False):
 
 def expected(*given):
     q, w, c, *r = (table.double() for table in given)
-    return reference.compare("l1", q, w, c, None, *r)
+    return reference.score_candidates("l1", q, w, c, None, *r)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -5,23 +5,31 @@ import importlib
 import pytest
 import torch
 
-from pairre.kernels import AdamTable
-from pairre.settings.recipe import TrainRecipe
-from pairre.tables.optimizers import rates
+from pairre.kernels import AdamState
+from pairre.settings import TrainRecipe
+from pairre.tables import OPTIMIZERS
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 BACKENDS = [
     pytest.param("reference", "cpu", id="reference"),
     pytest.param("cpu", "cpu", id="cpu"),
-    pytest.param("gpu", DEVICE, id="gpu"),
+    pytest.param("cuda", DEVICE, id="cuda"),
 ]
 ROWS, DIM = 9, 5
 
 
+def rates(recipe):
+    """What the kernels of the recipe's optimiser need of every step."""
+    return torch.from_numpy(OPTIMIZERS[recipe.optimizer].rates(recipe))
+
+
 def backend(name):
-    if name == "gpu":
+    if name == "cuda":
         pytest.importorskip("triton", reason="triton is not installed")
-    return importlib.import_module(f"pairre.kernels.{name}.rows")
+    module, kind = {"reference": ("backend", "Backend"), "cpu": ("cpu", "CpuBackend"), "cuda": ("cuda", "CudaBackend")}[
+        name
+    ]
+    return getattr(importlib.import_module(f"pairre.kernels.{module}"), kind)()
 
 
 def torch_tables(start, touched, given, recipe, lazy):
@@ -46,13 +54,13 @@ def torch_tables(start, touched, given, recipe, lazy):
 @pytest.mark.parametrize(("name", "device"), BACKENDS)
 def test_ids_are_grouped(name, device):
     ids = torch.tensor([5, 2, 5, -1, 2, 5, 0], device=device)
-    groups = backend(name).group(ids)
+    groups = backend(name).group_ids(ids)
     assert groups.ids.tolist() == [-1, 0, 2, 2, 5, 5, 5]
     assert groups.order.tolist() == [3, 6, 1, 4, 0, 2, 5]
     assert groups.ends.tolist() == [1, 2, 4, 4, 7, 7, 7]
     many = torch.randint(50, (9000,), generator=torch.Generator().manual_seed(0)).to(device)
-    for field, expected in vars(backend("reference").group(many.cpu())).items():
-        assert torch.equal(getattr(backend(name).group(many), field).cpu(), expected), field
+    for field, expected in vars(backend("reference").group_ids(many.cpu())).items():
+        assert torch.equal(getattr(backend(name).group_ids(many), field).cpu(), expected), field
 
 
 @pytest.mark.parametrize(("name", "device"), BACKENDS)
@@ -63,8 +71,8 @@ def test_adam_equals_torch(name, device, lazy, pause):
 
     A pause of 290 is longer than what is replayed step by step.
     """
-    ops = backend(name)
-    dtype, tolerance = (torch.float32, 1e-4) if name == "gpu" else (torch.float64, 1e-9)
+    kernels = backend(name)
+    dtype, tolerance = (torch.float32, 1e-4) if name == "cuda" else (torch.float64, 1e-9)
     tolerance = tolerance if lazy else max(tolerance, 1e-6)  # SparseAdam adds eps before it corrects the bias
     num_steps = 3 * pause
     recipe = TrainRecipe(steps=num_steps, lr=0.1, schedule="cosine", warmup=3)
@@ -75,16 +83,16 @@ def test_adam_equals_torch(name, device, lazy, pause):
     expected = torch_tables(start, touched, given, recipe, lazy)
     table = start.to(device, dtype)
     seen = torch.full((ROWS,), -1, dtype=torch.int32, device=device) if lazy else None
-    adam = AdamTable(table, torch.zeros_like(table), torch.zeros_like(table), seen, rates(recipe).to(device, dtype))
-    for step, ids in touched.items():
-        clock, ids = torch.tensor(step, device=device), ids.to(device)
-        groups = kernels.group(ids)
-        rows = kernels.read_adam(adam, ids, groups, clock).double().cpu()
-        wanted = expected[step][ids.cpu().clamp(min=0)] * (ids.cpu() >= 0)[:, None]
+    adam = AdamState(table, torch.zeros_like(table), torch.zeros_like(table), seen, rates(recipe).to(device, dtype))
+    for number, ids in touched.items():
+        step, ids = torch.tensor(number, device=device), ids.to(device)
+        groups = kernels.group_ids(ids)
+        rows = kernels.gather_adam(adam, ids, groups, step).double().cpu()
+        wanted = expected[number][ids.cpu().clamp(min=0)] * (ids.cpu() >= 0)[:, None]
         torch.testing.assert_close(rows, wanted, rtol=tolerance, atol=tolerance)
         values = rows.to(device, dtype)
-        kernels.adam_rows(adam, groups, values, given[step].to(device, dtype), clock)
-    kernels.settle(adam, torch.tensor(num_steps, device=device))
+        kernels.update_adam(adam, groups, values, given[number].to(device, dtype), step)
+    kernels.flush_adam(adam, torch.tensor(num_steps, device=device))
     torch.testing.assert_close(adam.table.double().cpu(), expected[-1], rtol=tolerance, atol=tolerance)
     if lazy:
         assert adam.seen.tolist() == [num_steps if i in (0, 1, 2, 4) else -1 for i in range(ROWS)]
@@ -92,23 +100,23 @@ def test_adam_equals_torch(name, device, lazy, pause):
 
 @pytest.mark.parametrize(("name", "device"), BACKENDS)
 def test_adagrad_has_one_accumulator_a_row(name, device):
-    ops = backend(name)
-    dtype = torch.float32 if name == "gpu" else torch.float64
+    kernels = backend(name)
+    dtype = torch.float32 if name == "cuda" else torch.float64
     recipe = TrainRecipe(steps=3, lr=0.5, optimizer="adagrad", schedule="constant", warmup=0)
     random = torch.Generator().manual_seed(0)
     start = torch.randn(ROWS, DIM, generator=random, dtype=torch.float64)
     expected, sums = start.clone(), torch.zeros(ROWS, dtype=torch.float64)
     table, square = start.to(device, dtype), torch.zeros(ROWS, dtype=dtype, device=device)
     ids = torch.tensor([3, 0, 3, -1])
-    for step in range(3):
+    for number in range(3):
         gradient = torch.randn(4, DIM, generator=random, dtype=torch.float64)
         for row in (0, 3):
             total = gradient[ids == row].sum(0)
             sums[row] += total.square().mean()
             expected[row] -= 0.5 * total / (sums[row].sqrt() + 1e-10)
-        clock = torch.tensor(step, device=device)
-        groups = kernels.group(ids.to(device))
-        kernels.adagrad_rows(table, square, rates(recipe).to(device, dtype), groups, gradient.to(device, dtype), clock)
+        step = torch.tensor(number, device=device)
+        groups = kernels.group_ids(ids.to(device))
+        kernels.update_adagrad(table, square, rates(recipe).to(device, dtype), groups, gradient.to(device, dtype), step)
     torch.testing.assert_close(table.double().cpu(), expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(square.double().cpu(), sums, rtol=1e-5, atol=1e-5)
 
@@ -116,7 +124,7 @@ def test_adagrad_has_one_accumulator_a_row(name, device):
 @pytest.mark.parametrize(("name", "device"), BACKENDS)
 def test_rows_are_read(name, device):
     table = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).to(device)
-    rows = backend(name).read_rows(table, torch.tensor([2, -1, 2, 0], device=device))
+    rows = backend(name).gather_rows(table, torch.tensor([2, -1, 2, 0], device=device))
     assert torch.equal(rows, torch.stack([table[2], torch.zeros_like(table[0]), table[2], table[0]]))
 
 
@@ -124,20 +132,20 @@ def test_rows_are_read(name, device):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_rounded_at_random(name, device, dtype):
     """Steps far below the last place of a stored value still move it, on average as far as they should."""
-    ops = backend(name)
+    kernels = backend(name)
     num = 2000
     recipe = TrainRecipe(steps=40, lr=1e-5, optimizer="adagrad", schedule="constant")
     table = torch.full((3, num), 0.3, dtype=dtype, device=device)
     start = table[0, 0].item()
     square = torch.zeros(3, device=device)
     moved = 0.0
-    for step in range(40):
-        ids, clock = torch.tensor([1], device=device), torch.tensor(step, device=device)
+    for number in range(40):
+        ids, step = torch.tensor([1], device=device), torch.tensor(number, device=device)
         gradient = torch.ones(1, num, device=device)
-        kernels.adagrad_rows(
-            table, square, rates(recipe).to(device, torch.float32), kernels.group(ids), gradient, clock
+        kernels.update_adagrad(
+            table, square, rates(recipe).to(device, torch.float32), kernels.group_ids(ids), gradient, step
         )
-        moved += 1e-5 / (step + 1) ** 0.5
+        moved += 1e-5 / (number + 1) ** 0.5
     assert (table[[0, 2]] == start).all()
     assert table[1].unique().numel() > 1
     last_place = 2.0 ** (-2 - (10 if dtype == torch.float16 else 7))
@@ -149,18 +157,18 @@ def test_half_precision_is_the_same_on_every_backend(lazy):
     results = []
     for param in BACKENDS:
         name, device = param.values
-        ops = backend(name)
+        kernels = backend(name)
         random = torch.Generator().manual_seed(0)
         recipe = TrainRecipe(steps=20, lr=0.01)
         table = torch.randn(ROWS, DIM, generator=random).half().to(device)
         moments = [torch.zeros(ROWS, DIM, device=device) for _ in range(2)]
         seen = torch.full((ROWS,), -1, dtype=torch.int32, device=device) if lazy else None
-        adam = AdamTable(table, *moments, seen, rates(recipe).to(device, torch.float32))
+        adam = AdamState(table, *moments, seen, rates(recipe).to(device, torch.float32))
         for step in (0, 3, 9):
-            clock, ids = torch.tensor(step, device=device), torch.tensor([1, 4, 1], device=device)
-            groups, gradient = kernels.group(ids), torch.randn(3, DIM, generator=random).to(device)
-            kernels.adam_rows(adam, groups, kernels.read_adam(adam, ids, groups, clock), gradient, clock)
-        kernels.settle(adam, torch.tensor(20, device=device))
+            step, ids = torch.tensor(step, device=device), torch.tensor([1, 4, 1], device=device)
+            groups, gradient = kernels.group_ids(ids), torch.randn(3, DIM, generator=random).to(device)
+            kernels.update_adam(adam, groups, kernels.gather_adam(adam, ids, groups, step), gradient, step)
+        kernels.flush_adam(adam, torch.tensor(20, device=device))
         results.append(table.float().cpu())
     for other in results[1:]:
         torch.testing.assert_close(other, results[0], rtol=2e-3, atol=2e-3)

@@ -1,7 +1,6 @@
-"""Queries against candidates: every kind and form of every backend against the formula in float64, and the counts."""
+"""Queries against candidates: every metric and form of every backend against the formula in float64, and the counts."""
 
 import hashlib
-import importlib
 import os
 import subprocess
 import sys
@@ -10,42 +9,60 @@ from pathlib import Path
 import pytest
 import torch
 
-reference, cpu, cpu_count = (
-    importlib.import_module(f"pairre.kernels.{name}") for name in ("reference.compare", "cpu.compare", "cpu.count")
-)
+from pairre.kernels import RankingBatch
+from pairre.kernels.backend import Backend
+from pairre.kernels.cpu import CpuBackend
+from pairre.kernels.cpu import ranks as cpu_ranks
+from pairre.kernels.reference import ranks as reference_ranks
+from pairre.kernels.reference import scores as reference_scores
+
 try:
-    gpu, gpu_count = (importlib.import_module(f"pairre.kernels.cuda.{name}") for name in ("compare", "count"))
+    from pairre.kernels.cuda import ranks as cuda_ranks
+    from pairre.kernels.cuda import triton_scores
 except ModuleNotFoundError:
-    gpu = gpu_count = None
+    triton_scores = None
 # Without a GPU, conftest.py has Triton interpret the kernels on the CPU.
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-needs_triton = pytest.mark.skipif(gpu is None, reason="triton is not installed")
+needs_triton = pytest.mark.skipif(triton_scores is None, reason="triton is not installed")
 
-KINDS = ["l1", "l2", "modulus", "dot"]
+
+class TritonBackend(Backend):
+    """The kernels in Triton alone, of which some are used only where CUDA C++ cannot be compiled."""
+
+    if triton_scores is not None:
+        score_candidates = staticmethod(triton_scores.score_candidates)
+        score_pairs = staticmethod(triton_scores.score_pairs)
+        true_scores = staticmethod(cuda_ranks.true_scores)
+        count_above = staticmethod(cuda_ranks.count_above)
+
+
+reference, cpu, gpu = Backend(), CpuBackend(), TritonBackend()
+
+METRICS = ["l1", "l2", "modulus", "dot"]
 CASES = [
-    (kind, form, scaled)
-    for kind in KINDS
+    (metric, form, scaled)
+    for metric in METRICS
     for form in ("shared", "own", "weights", "pairs")
     for scaled in (False, True)
-    if kind != "dot" or not (scaled or form == "weights")
+    if metric != "dot" or not (scaled or form == "weights")
 ]
-SCALED = [(kind, scaled) for kind in KINDS for scaled in (False, True) if kind != "dot" or not scaled]
+SCALED = [(metric, scaled) for metric in METRICS for scaled in (False, True) if metric != "dot" or not scaled]
 # Queries, candidates, features, places of a query.
 SHAPES = [(1, 1, 2, 1), (2, 3, 6, 2), (7, 9, 30, 5), (65, 77, 100, 33), (9, 1, 18, 1), (1, 13, 200, 7)]
 BACKENDS = [
-    pytest.param(reference, reference, "cpu", id="reference"),
-    pytest.param(cpu, cpu_count, "cpu", id="cpu"),
-    pytest.param(gpu, gpu_count, DEVICE, id="gpu", marks=needs_triton),
+    pytest.param(reference, "cpu", id="reference"),
+    pytest.param(cpu, "cpu", id="cpu"),
+    pytest.param(gpu, DEVICE, id="gpu", marks=needs_triton),
 ]
 
 
 class Case:
-    """Random tables of one kind and form, what a backend makes of them, and what the formula does."""
+    """Random tables of one metric and form, what a backend makes of them, and what the formula does."""
 
-    def __init__(self, kind, form, scaled, shape, dtype=torch.float32, device="cpu", seed=0):
+    def __init__(self, metric, form, scaled, shape, dtype=torch.float32, device="cpu", seed=0):
         num_queries, num_candidates, dim, places = shape
         random = torch.Generator().manual_seed(seed)
-        self.kind, self.form = kind, form
+        self.metric, self.form = metric, form
         sizes = {
             "query": num_queries,
             "scale": num_queries if scaled else None,
@@ -63,8 +80,12 @@ class Case:
 
     def scores(self, module, **tables):
         t = {**self.tables, **tables}
-        four = (self.kind, t["query"], t.get("scale"), t["candidates"])
-        return module.pairs(*four) if self.form == "pairs" else module.compare(*four, self.ids, t.get("weights"))
+        four = (self.metric, t["query"], t.get("scale"), t["candidates"])
+        return (
+            module.score_pairs(*four)
+            if self.form == "pairs"
+            else module.score_candidates(*four, self.ids, t.get("weights"))
+        )
 
     def results(self, module):
         """Scores, and the gradients of all tables."""
@@ -76,20 +97,20 @@ class Case:
         tables = {k: v.detach().double().requires_grad_() for k, v in self.tables.items()}
         ids = torch.arange(len(tables["query"]))[:, None] if self.form == "pairs" else self.ids
         scores = formula(
-            self.kind, tables["query"], tables.get("scale"), tables["candidates"], ids, tables.get("weights")
+            self.metric, tables["query"], tables.get("scale"), tables["candidates"], ids, tables.get("weights")
         )
         scores = scores[:, 0] if self.form == "pairs" else scores
         return [scores, *torch.autograd.grad(scores, list(tables.values()), self.upstream)]
 
 
-def formula(kind, q, w, c, ids, r):
-    if kind == "modulus":
+def formula(metric, q, w, c, ids, r):
+    if metric == "modulus":
         q, w, c, r = (None if t is None else torch.complex(*t.chunk(2, -1)) for t in (q, w, c, r))
     rows = c[None] if ids is None else c[ids]
-    if kind == "dot":
+    if metric == "dot":
         return torch.einsum("bd,bkd->bk", q, rows.expand(len(q), -1, -1))
     x = (q[:, None] if r is None else q[:, None] * r) - (rows if w is None else w[:, None] * rows)
-    return -torch.linalg.vector_norm(x, dim=-1) if kind == "l2" else -x.abs().sum(-1)
+    return -torch.linalg.vector_norm(x, dim=-1) if metric == "l2" else -x.abs().sum(-1)
 
 
 def assert_near(got, want, error):
@@ -99,12 +120,12 @@ def assert_near(got, want, error):
         assert (a - b).norm() <= error * b.norm() + 1e-12
 
 
-@pytest.mark.parametrize(("kind", "form", "scaled"), CASES)
+@pytest.mark.parametrize(("metric", "form", "scaled"), CASES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_equals_the_formula(kind, form, scaled, dtype):
+def test_equals_the_formula(metric, form, scaled, dtype):
     """Within 1e-5 of the norm in float32 and 1e-12 in float64."""
     for shape in SHAPES:
-        case = Case(kind, form, scaled, shape, dtype)
+        case = Case(metric, form, scaled, shape, dtype)
         wanted = case.expected()
         for module in (reference, cpu):
             got = case.results(module)
@@ -113,19 +134,19 @@ def test_equals_the_formula(kind, form, scaled, dtype):
 
 
 @needs_triton
-@pytest.mark.parametrize(("kind", "form", "scaled"), CASES)
-def test_gpu_equals_the_formula(kind, form, scaled, monkeypatch):
+@pytest.mark.parametrize(("metric", "form", "scaled"), CASES)
+def test_gpu_equals_the_formula(metric, form, scaled, monkeypatch):
     """Within 1e-5 of the norm; parts of a tile, one element, more than a tile, blocks of features, split sums."""
     own = form in ("own", "pairs")
     shapes = [(3 if own else 5, 9, 14, 3)]
-    if scaled or kind == "dot":
+    if scaled or metric == "dot":
         shapes += [(1, 1, 2, 1), *([(2, 33, 4, 18), (2, 3, 1100, 1)] if own else [(17, 33, 4, 1)])]
     for shape in shapes:
-        case = Case(kind, form, scaled, shape, device=DEVICE)
+        case = Case(metric, form, scaled, shape, device=DEVICE)
         assert_near(case.results(gpu), case.expected(), 1e-5)
     if not own:
-        monkeypatch.setattr(gpu, "_split", split_in_three)
-        case = Case(kind, form, scaled, (5, 7, 14, 1), device=DEVICE)
+        monkeypatch.setattr(triton_scores, "_split", split_in_three)
+        case = Case(metric, form, scaled, (5, 7, 14, 1), device=DEVICE)
         assert_near(case.results(gpu), case.expected(), 1e-5)
 
 
@@ -135,30 +156,33 @@ def split_in_three(_programs, length, _least, allowed):
 
 @needs_triton
 def test_gpu_sums_are_split_where_programs_are_few():
-    assert gpu._split(1, 1000, 64, True) == 15
-    assert gpu._split(500, 1000, 64, True) == 3
+    assert triton_scores._split(1, 1000, 64, True) == 15
+    assert triton_scores._split(500, 1000, 64, True) == 3
     assert (
-        gpu._split(gpu._PROGRAMS, 1000, 64, True) == gpu._split(1, 100, 64, True) == gpu._split(1, 999, 1, False) == 1
+        triton_scores._split(triton_scores._PROGRAMS, 1000, 64, True)
+        == triton_scores._split(1, 100, 64, True)
+        == triton_scores._split(1, 999, 1, False)
+        == 1
     )
 
 
 @needs_triton
-@pytest.mark.parametrize(("kind", "form"), [("l1", "shared"), ("modulus", "weights")])
-def test_gpu_tables_beyond_32_bits(kind, form, monkeypatch):
+@pytest.mark.parametrize(("metric", "form"), [("l1", "shared"), ("modulus", "weights")])
+def test_gpu_tables_beyond_32_bits(metric, form, monkeypatch):
     """The code for them, on small ones."""
-    monkeypatch.setattr(gpu, "wide", lambda *_: True)
-    case = Case(kind, form, True, (5, 9, 14, 3), device=DEVICE)
+    monkeypatch.setattr(triton_scores, "needs_int64", lambda *_: True)
+    case = Case(metric, form, True, (5, 9, 14, 3), device=DEVICE)
     assert_near(case.results(gpu), case.expected(), 1e-5)
 
 
 @needs_triton
-@pytest.mark.parametrize(("kind", "form"), [(k, f) for k, f, scaled in CASES if scaled or k == "dot"])
+@pytest.mark.parametrize(("metric", "form"), [(k, f) for k, f, scaled in CASES if scaled or k == "dot"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_gpu_half_precision(kind, form, dtype):
+def test_gpu_half_precision(metric, form, dtype):
     """Against float64 of the same rounded tables: scores within 1e-5 of the norm; a gradient is itself rounded, to
     within 5e-4 of it in float16 and 8e-3 in bfloat16, which Triton's interpreter cuts off.
     """
-    case = Case(kind, form, kind != "dot", (3, 5, 10, 2), dtype, DEVICE)
+    case = Case(metric, form, metric != "dot", (3, 5, 10, 2), dtype, DEVICE)
     scores, *gradients = case.results(gpu)
     wanted, *wanted_gradients = case.expected()
     assert scores.dtype == torch.float32
@@ -178,10 +202,10 @@ def test_gpu_tables_of_different_types():
     assert_near(got, case.expected(), 5e-4)
 
 
-@pytest.mark.parametrize(("kind", "form", "scaled"), CASES)
+@pytest.mark.parametrize(("metric", "form", "scaled"), CASES)
 @pytest.mark.parametrize("module", [reference, cpu], ids=["reference", "cpu"])
-def test_gradients_match_finite_differences(module, kind, form, scaled):
-    case = Case(kind, form, scaled, (3, 4, 6, 2), torch.float64)
+def test_gradients_match_finite_differences(module, metric, form, scaled):
+    case = Case(metric, form, scaled, (3, 4, 6, 2), torch.float64)
     names = list(case.tables)
     assert torch.autograd.gradcheck(
         lambda *values: case.scores(module, **dict(zip(names, values, strict=True))),
@@ -190,11 +214,11 @@ def test_gradients_match_finite_differences(module, kind, form, scaled):
     )
 
 
-@pytest.mark.parametrize(("module", "_", "device"), BACKENDS)
-@pytest.mark.parametrize("kind", ["l2", "modulus"])
+@pytest.mark.parametrize(("module", "device"), BACKENDS)
+@pytest.mark.parametrize("metric", ["l2", "modulus"])
 @pytest.mark.parametrize("form", ["shared", "own", "weights", "pairs"])
-def test_the_gradient_of_a_root_is_0_at_0(module, _, device, kind, form):
-    case = Case(kind, form, False, (2, 2, 6, 2), device=device)
+def test_the_gradient_of_a_root_is_0_at_0(module, device, metric, form):
+    case = Case(metric, form, False, (2, 2, 6, 2), device=device)
     with torch.no_grad():
         for table in case.tables.values():
             table[:] = case.tables["query"][0] if form != "weights" else 0
@@ -203,8 +227,8 @@ def test_the_gradient_of_a_root_is_0_at_0(module, _, device, kind, form):
     assert all(not g.any() for g in gradients)
 
 
-@pytest.mark.parametrize(("module", "_", "device"), BACKENDS)
-def test_only_the_gradients_that_are_needed(module, _, device):
+@pytest.mark.parametrize(("module", "device"), BACKENDS)
+def test_only_the_gradients_that_are_needed(module, device):
     for form in ("shared", "own", "weights", "pairs"):
         case = Case("l2", form, True, (3, 5, 4, 2), device=device)
         wanted = dict(zip(case.tables, case.expected()[1:], strict=True))
@@ -214,12 +238,12 @@ def test_only_the_gradients_that_are_needed(module, _, device):
             assert_near([got], [wanted[name]], 1e-5)
 
 
-@pytest.mark.parametrize(("module", "_", "device"), BACKENDS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_to_compare(module, _, device, kind):
+@pytest.mark.parametrize(("module", "device"), BACKENDS)
+@pytest.mark.parametrize("metric", METRICS)
+def test_nothing_to_compare(module, device, metric):
     for num_queries, num_candidates, places in ((0, 3, 2), (2, 0, 0), (0, 0, 0)):
         for form in ("shared", "own"):
-            case = Case(kind, form, False, (num_queries, max(num_candidates, 1), 4, places), device=device)
+            case = Case(metric, form, False, (num_queries, max(num_candidates, 1), 4, places), device=device)
             case.tables["candidates"] = case.tables["candidates"][:num_candidates].detach().requires_grad_()
             if form == "shared":
                 case.upstream = case.upstream[:, :num_candidates]
@@ -228,30 +252,32 @@ def test_nothing_to_compare(module, _, device, kind):
             assert all(not g.any() for g in gradients)
 
 
-@pytest.mark.parametrize(("kind", "form", "scaled"), CASES)
-def test_reference_in_chunks_is_the_same(kind, form, scaled, monkeypatch):
-    case = Case(kind, form, scaled, (30, 20, 8, 5), torch.float64)
+@pytest.mark.parametrize(("metric", "form", "scaled"), CASES)
+def test_reference_in_chunks_is_the_same(metric, form, scaled, monkeypatch):
+    case = Case(metric, form, scaled, (30, 20, 8, 5), torch.float64)
     whole = case.results(reference)
-    monkeypatch.setattr(reference, "_BUDGET", 20 * 8 * 4)
+    monkeypatch.setattr(reference_scores, "BUDGET", 20 * 8 * 4)
     assert_near(case.results(reference), whole, 1e-14)
 
 
-@pytest.mark.parametrize(("module", "_", "device"), BACKENDS)
-@pytest.mark.parametrize(("kind", "scaled"), SCALED)
-def test_equal_rows_tie_exactly_wherever_they_stand(module, _, device, kind, scaled):
-    case = Case(kind, "shared", scaled, (5, 1, 10 if module is gpu else 154, 1), device=device)
+@pytest.mark.parametrize(("module", "device"), BACKENDS)
+@pytest.mark.parametrize(("metric", "scaled"), SCALED)
+def test_equal_rows_tie_exactly_wherever_they_stand(module, device, metric, scaled):
+    case = Case(metric, "shared", scaled, (5, 1, 10 if module is gpu else 154, 1), device=device)
     q, w, c = (case.tables.get(name) for name in ("query", "scale", "candidates"))
     with torch.no_grad():
         for num in (1, 5, 33) if module is gpu else (1, 2, 3, 4, 5, 9, 33):
-            scores = module.compare(kind, q, w, c.expand(num, -1))
+            scores = module.score_candidates(metric, q, w, c.expand(num, -1))
             assert torch.equal(scores, scores[:, :1].expand_as(scores))
-            assert torch.equal(scores[:3], module.compare(kind, q[:3], None if w is None else w[:3], c.expand(num, -1)))
+            assert torch.equal(
+                scores[:3], module.score_candidates(metric, q[:3], None if w is None else w[:3], c.expand(num, -1))
+            )
 
 
 @needs_triton
 def test_gpu_scores_without_a_gradient_are_not_split(monkeypatch):
     """Though the tables could have one."""
-    monkeypatch.setattr(gpu, "_split", split_in_three)
+    monkeypatch.setattr(triton_scores, "_split", split_in_three)
     case = Case("l1", "shared", True, (5, 9, 20, 1), device=DEVICE)
     tables = {k: v.detach() for k, v in case.tables.items()}
     with torch.no_grad():
@@ -260,18 +286,18 @@ def test_gpu_scores_without_a_gradient_are_not_split(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # Triton's interpreter computes with numpy
-@pytest.mark.parametrize(("module", "_", "device"), BACKENDS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_nan_and_infinity_pass_through(module, _, device, kind):
-    case = Case(kind, "shared", kind != "dot", (3, 3, 20, 1), device=device)
+@pytest.mark.parametrize(("module", "device"), BACKENDS)
+@pytest.mark.parametrize("metric", METRICS)
+def test_nan_and_infinity_pass_through(module, device, metric):
+    case = Case(metric, "shared", metric != "dot", (3, 3, 20, 1), device=device)
     q, w, c = (None if t is None else t.detach().abs() for t in map(case.tables.get, ("query", "scale", "candidates")))
     c[1, 3], c[2, 5] = torch.nan, torch.inf
-    paired = module.pairs(kind, q, w, c)
+    paired = module.score_pairs(metric, q, w, c)
     for ids in (None, torch.tensor([[0, 1, 2]] * 3, device=device)):
-        scores = module.compare(kind, q, w, c, ids)
+        scores = module.score_candidates(metric, q, w, c, ids)
         assert scores[:, 0].isfinite().all()
         assert scores[:, 1].isnan().all()
-        assert (scores[:, 2] == (torch.inf if kind == "dot" else -torch.inf)).all()
+        assert (scores[:, 2] == (torch.inf if metric == "dot" else -torch.inf)).all()
         assert scores.diagonal().isnan().equal(paired.isnan())
         assert paired[2] == scores[2, 2]
 
@@ -287,13 +313,14 @@ def brute_force(scores, true, lists, own, first):
     return torch.tensor(higher), torch.tensor(equal)
 
 
-@pytest.mark.parametrize(("module", "count", "device"), BACKENDS)
-@pytest.mark.parametrize(("kind", "scaled"), SCALED)
-def test_counts_equal_brute_force(module, count, device, kind, scaled, monkeypatch):
+@pytest.mark.parametrize(("module", "device"), BACKENDS)
+@pytest.mark.parametrize(("metric", "scaled"), SCALED)
+def test_counts_equal_brute_force(module, device, metric, scaled, monkeypatch):
     """Few different rows, so that many tie; ranges empty, short, and of all entities; some rows score NaN."""
-    monkeypatch.setattr(reference, "_BUDGET", 70 * 4 * 5)
-    monkeypatch.setattr(cpu_count, "_SCORES", 70 * 16)
-    num_queries, num_candidates, first = (18, 70, 40) if module is not gpu or scaled or kind == "dot" else (3, 40, 0)
+    monkeypatch.setattr(reference_ranks, "BUDGET", 70 * 4 * 5)
+    monkeypatch.setattr(reference_scores, "BUDGET", 70 * 4 * 5)
+    monkeypatch.setattr(cpu_ranks, "_SCORES", 70 * 16)
+    num_queries, num_candidates, first = (18, 70, 40) if module is not gpu or scaled or metric == "dot" else (3, 40, 0)
     random = torch.Generator().manual_seed(0)
     q, w, c = (
         torch.randint(-1, 2, (n, 4), generator=random).float() for n in (num_queries, num_queries, num_candidates)
@@ -309,12 +336,13 @@ def test_counts_equal_brute_force(module, count, device, kind, scaled, monkeypat
     end = lengths.cumsum(0) + 3  # three that are nobody's in front
     members = torch.tensor([0, 0, 0, *(m for x in lists for m in x)], dtype=torch.int32)
     q, c = q.to(device), c.to(device)
-    true = count.true_scores(kind, q, w, c[torch.randint(num_candidates, (num_queries,), generator=random).to(device)])
-    assert true.isnan().any() or num_queries < 18
-    scores = module.compare(kind, q, w, c)
-    got = count.count_above(
-        *(kind, q, w, c, true, (end - lengths).to(device), end.to(device), members.to(device), own.to(device), first)
+    true = module.true_scores(
+        metric, q, w, c[torch.randint(num_candidates, (num_queries,), generator=random).to(device)]
     )
+    assert true.isnan().any() or num_queries < 18
+    scores = module.score_candidates(metric, q, w, c)
+    known = ((end - lengths).to(device), end.to(device), members.to(device))
+    got = module.count_above(RankingBatch(metric, q, w, true, own.to(device), *known), c, first)
     assert all(g.dtype == torch.int64 for g in got)
     wanted = brute_force(scores.cpu(), true.cpu(), lists, own, first)
     assert all(torch.equal(a.cpu(), b) for a, b in zip(got, wanted, strict=True))
@@ -322,38 +350,39 @@ def test_counts_equal_brute_force(module, count, device, kind, scaled, monkeypat
     assert wanted[1].any()
 
 
-@pytest.mark.parametrize(("module", "count", "device"), BACKENDS)
-@pytest.mark.parametrize(("kind", "scaled"), SCALED)
-def test_true_scores_have_the_bits_that_are_counted(module, count, device, kind, scaled):
+@pytest.mark.parametrize(("module", "device"), BACKENDS)
+@pytest.mark.parametrize(("metric", "scaled"), SCALED)
+def test_true_scores_have_the_bits_that_are_counted(module, device, metric, scaled):
     """A query meets its own row among the others and finds it equal; nothing else is."""
     for num, dim in ((1, 2), (37, 6)) if module is gpu else ((1, 2), (77, 30), (130, 206)):
-        case = Case(kind, "pairs", scaled, (num, num, dim, 1), device=device)
+        case = Case(metric, "pairs", scaled, (num, num, dim, 1), device=device)
         q, w, c = (case.tables.get(name) for name in ("query", "scale", "candidates"))
-        true = count.true_scores(kind, q, w, c)
+        true = module.true_scores(metric, q, w, c)
         assert not true.requires_grad
         with torch.no_grad():
-            scores = module.compare(kind, q, w, c)
+            scores = module.score_candidates(metric, q, w, c)
         assert torch.equal(true, scores.diagonal())
         nothing = torch.zeros(num, dtype=torch.int64, device=device)
         members = torch.zeros(0, dtype=torch.int32, device=device)
-        higher, equal = count.count_above(kind, q, w, c, true, nothing, nothing, members, nothing - 1, 0)
+        higher, equal = module.count_above(
+            RankingBatch(metric, q, w, true, nothing - 1, nothing, nothing, members), c, 0
+        )
         assert equal.tolist() == [1] * num
         assert torch.equal(higher, (scores > true[:, None]).sum(1))
-        _, equal = count.count_above(
-            kind, q, w, c, true, nothing, nothing, members, torch.arange(num, device=device) + 7, 7
-        )
+        own = torch.arange(num, device=device) + 7
+        _, equal = module.count_above(RankingBatch(metric, q, w, true, own, nothing, nothing, members), c, 7)
         assert not equal.any()
 
 
-@pytest.mark.parametrize(("module", "count", "device"), BACKENDS)
-def test_nothing_to_count(module, count, device):
+@pytest.mark.parametrize(("module", "device"), BACKENDS)
+def test_nothing_to_count(module, device):
     for num_queries, num_candidates in ((0, 3), (3, 0)):
         q, c = torch.ones(num_queries, 4, device=device), torch.ones(num_candidates, 4, device=device)
         zeros = torch.zeros(num_queries, dtype=torch.int64, device=device)
         members = torch.zeros(0, dtype=torch.int32, device=device)
-        counts = count.count_above("l1", q, None, c, q[:, 0], zeros, zeros, members, zeros, 0)
+        counts = module.count_above(RankingBatch("l1", q, None, q[:, 0], zeros, zeros, zeros, members), c, 0)
         assert [x.tolist() for x in counts] == [[0] * num_queries] * 2
-    assert count.true_scores("l1", q[:0], None, q[:0]).shape == (0,)
+    assert module.true_scores("l1", q[:0], None, q[:0]).shape == (0,)
 
 
 def test_bits_do_not_depend_on_the_number_of_threads():
@@ -374,8 +403,8 @@ def digest_of_all():
     """A digest of what the CPU's kernels compute; see below."""
     digest = hashlib.sha256()
     chosen = [("l1", "shared", True), ("l2", "own", False), ("dot", "own", False)]
-    for kind, form, scaled in chosen:
-        for part in Case(kind, form, scaled, (33, 21, 200, 7)).results(cpu):
+    for metric, form, scaled in chosen:
+        for part in Case(metric, form, scaled, (33, 21, 200, 7)).results(cpu):
             digest.update(part.detach().numpy().tobytes())
     return digest.hexdigest()
 
@@ -383,10 +412,10 @@ def digest_of_all():
 def test_bits_are_the_same_from_the_compiler_and_from_its_cache(tmp_path):
     """A process that compiles the kernels and one that finds them in the cache must agree: resuming depends on it.
 
-    Kernels that a function makes for a kind must be told apart in the cache, too.
+    Kernels that a function makes for a metric must be told apart in the cache, too.
     """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    code = "import test_compare; print(test_compare.digest_of_all())"
+    code = "import test_scores; print(test_scores.digest_of_all())"
     said = [
         subprocess.run(
             [sys.executable, "-c", code],
@@ -402,20 +431,20 @@ def test_bits_are_the_same_from_the_compiler_and_from_its_cache(tmp_path):
     assert said == [digest_of_all()] * 2
 
 
-@pytest.mark.parametrize(("module", "count", "device"), BACKENDS)
-def test_what_means_nothing_is_refused(module, count, device):
+@pytest.mark.parametrize(("module", "device"), BACKENDS)
+def test_what_means_nothing_is_refused(module, device):
     odd, even = torch.ones(2, 3, device=device), torch.ones(2, 4, device=device)
     ids = torch.zeros(2, 1, dtype=torch.int64, device=device)
-    for function in (module.compare, module.pairs, count.true_scores):
-        with pytest.raises(ValueError, match="kind 'cosine': unknown; there are l1, l2, modulus, dot"):
+    for function in (module.score_candidates, module.score_pairs, module.true_scores):
+        with pytest.raises(ValueError, match="metric 'cosine': unknown; there are l1, l2, modulus, dot"):
             function("cosine", even, None, even)
         with pytest.raises(ValueError, match="dot takes neither"):
             function("dot", even, even, even)
         with pytest.raises(ValueError, match="an even number of features: 3"):
             function("modulus", odd, None, odd)
     with pytest.raises(ValueError, match="dot takes neither"):
-        module.compare("dot", even, None, even, None, even)
+        module.score_candidates("dot", even, None, even, None, even)
     with pytest.raises(ValueError, match="ids must be None"):
-        module.compare("l1", even, even, even, ids, even)
+        module.score_candidates("l1", even, even, even, ids, even)
     with pytest.raises(ValueError, match="unknown"):
-        count.count_above("cosine", even, None, even, even[:, 0], ids, ids, ids, ids, 0)
+        module.count_above(RankingBatch("cosine", even, None, even[:, 0], ids, ids, ids, ids), even, 0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pairre.support.threads import over_rows
+from pairre.support.threads import parallel_for
 
 
 def mark(out, start, stop):
@@ -20,7 +20,7 @@ def fail(start, stop):
 
 def in_a_fork():
     out = np.zeros(100)
-    over_rows(mark, 100, out)
+    parallel_for(mark, 100, out)
     assert (out == 1).all()
 
 
@@ -42,14 +42,14 @@ def test_every_row_once(threads, num_rows, multiple):
         starts.append(start)
         mark(out, start, stop)
 
-    over_rows(noted, num_rows, out, multiple=multiple)
+    parallel_for(noted, num_rows, out, multiple=multiple)
     assert (out == 1).all()
     assert all(start % multiple == 0 for start in starts)
 
 
 def test_an_error_in_a_piece_is_raised(threads):
     with pytest.raises(ValueError, match="the last piece"):
-        over_rows(fail, 40)
+        parallel_for(fail, 40)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

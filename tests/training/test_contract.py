@@ -1,23 +1,21 @@
 """One contract over every model in training: it resumes to the bit, it is what was saved, and a GPU agrees."""
 
-from functools import partial
-
 import pytest
 import torch
 
 import pairre
 from conftest import resumed
 from pairre.evaluation.evaluate import evaluate_triples
-from pairre.models import MODELS, model_class
-from pairre.runs.folder import Progress
-from pairre.settings.recipe import override
-from pairre.support.device import Recorded
+from pairre.models import model_class, models
+from pairre.runs import Progress
+from pairre.settings import override
 from pairre.support.errors import RecipeError
 from pairre.training.sampling import SIDES
-from pairre.training.trainer import Trainer
+from pairre.training.step import Trainer
 
 CPU = torch.device("cpu")
-CONTRACT = pytest.mark.parametrize("name", [model.name for model in MODELS])
+GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+CONTRACT = pytest.mark.parametrize("name", [model.name for model in models()])
 
 
 def recipe_of(quick, name, steps=8):
@@ -34,8 +32,8 @@ def test_entities_can_be_kept_at_length_1(graph, quick, optimizer):
     recipe = override(recipe_of(quick, "distmult"), ["model.unit_norm=true", f"train.optimizer={optimizer}"])
     trainer = Trainer(graph, recipe, CPU)
     before = trainer.model.entity.clone()
-    trainer.step(8)
-    trainer.settle()
+    trainer.advance(8)
+    trainer.flush()
     assert not torch.allclose(trainer.model.entity, before)
     torch.testing.assert_close(trainer.model.entity.norm(dim=1), torch.ones(graph.num_entities))
     resumed(lambda: Trainer(graph, recipe, CPU))
@@ -50,76 +48,90 @@ def test_a_saved_run_is_the_run(graph, quick, name, tmp_path):
         assert torch.equal(run.model.score_all(triples, side), again.model.score_all(triples, side))
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @CONTRACT
 def test_a_gpu_trains_and_ranks_as_the_cpu(graph, quick, name):
-    """Recorded or launched plainly the same bits, near the CPU's loss; on the same weights near the CPU's scores."""
+    """Captured or launched plainly the same bits, near the CPU's loss; on the same weights near the CPU's scores."""
     recipe = recipe_of(quick, name, 70)
     trainers = []
     for device, plain in (("cuda", False), ("cuda", True), ("cpu", True)):
         trainer = Trainer(graph, recipe, torch.device(device))
         if plain:
-            trainer._steps = [Recorded(partial(trainer._step, side), CPU) for side in SIDES]  # never records
-        trainer.step(70)
-        trainer.settle()
+            trainer._captured = None  # launched plainly, never captured
+        trainer.advance(70)
+        trainer.flush()
         trainers.append((trainer.model, trainer.mean_loss(70)))
-    (recorded, loss), (launched, _), (_, there) = trainers
+    (captured, loss), (launched, _), (_, there) = trainers
     for key, value in launched.state_dict().items():
-        assert torch.equal(recorded.state_dict()[key], value), key
+        assert torch.equal(captured.state_dict()[key], value), key
     assert loss == pytest.approx(there, rel=2e-2)
-    ranked = evaluate_triples(recorded, graph.test, graph.known)
-    scores = {side: recorded.score_all(graph.test.long().cuda(), side).cpu() for side in SIDES}
-    recorded.cpu()
+    ranked = evaluate_triples(captured, graph.test, graph.known)
+    scores = {side: captured.score_all(graph.test.long().cuda(), side).cpu() for side in SIDES}
+    captured.cpu()
     for side in SIDES:
-        torch.testing.assert_close(scores[side], recorded.score_all(graph.test.long(), side), rtol=1e-3, atol=1e-3)
-    here = evaluate_triples(recorded, graph.test, graph.known)
+        torch.testing.assert_close(scores[side], captured.score_all(graph.test.long(), side), rtol=1e-3, atol=1e-3)
+    here = evaluate_triples(captured, graph.test, graph.known)
     for side in SIDES:
         assert (here[side].higher != ranked[side].higher).float().mean() <= 0.1
 
 
-@pytest.mark.parametrize("name", [model.name for model in MODELS if model.projected])
+@pytest.mark.parametrize("name", [model.name for model in models() if model.projects_entities])
 def test_candidates_projected_once_a_relation_train_as_those_of_each_positive(graph, quick, name):
     tables = []
     for once in (True, False):
         trainer = Trainer(graph, recipe_of(quick, name), CPU)
-        assert trainer._projects_once
-        trainer._projects_once = once
-        trainer.step(4)
+        assert trainer.sampler.group_relations
+        trainer.sampler.group_relations = once
+        trainer.advance(4)
         tables.append((trainer.mean_loss(4), trainer.model.entity, trainer.model.relation))
     for one, other in zip(*tables, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", [model.name for model in models() if model.projects_entities])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
+def test_own_negatives_that_are_projected_train_to_the_same_bits_twice(graph, quick, name, device):
+    """Many positives draw the same entity, so that the order in which its gradients are added up matters."""
+    recipe = override(recipe_of(quick, name), ["sampling.chunk_size=1", "sampling.negatives=64"])
+    one, two = (Trainer(graph, recipe, torch.device(device)) for _ in range(2))
+    for trainer in (one, two):
+        trainer.advance(8)
+        trainer.flush()
+    for key, value in one.tensors().items():
+        assert torch.equal(value, two.tensors()[key]), key
+
+
 @CONTRACT
 @pytest.mark.parametrize("side", SIDES)
-def test_relations_can_be_asked_for(graph, quick, name, side, monkeypatch):
+def test_all_relations_of_a_pair_can_be_scored(graph, quick, name, side, monkeypatch):
     """Every relation between the entities of a batch scores as that triple does, in chunks or at once."""
     model = Trainer(graph, recipe_of(quick, name), CPU).model.double()
-    if not model.asks_relations:
+    if not model.trains_on_relations:
         pytest.skip(f"{name} cannot")
     triples = graph.train[:5].long()
     anchor, true = (triples[:, 0], triples[:, 2]) if side == "tail" else (triples[:, 2], triples[:, 0])
     ends = model.entity_rows(torch.cat([anchor, true]))
     every = torch.arange(graph.num_relations)
-    rows = model.relation_rows(model.relation_ids(every, side))
+    rows = model.relation_rows(every, side)
     expected = torch.stack(
         [model.score(torch.stack([triples[:, 0], torch.full((5,), r), triples[:, 2]], 1), side) for r in every], 1
     )
-    torch.testing.assert_close(model.relation_scores(side, ends, rows), expected)
-    monkeypatch.setattr("pairre.models.base._BUDGET", 1)
-    torch.testing.assert_close(model.relation_scores(side, ends, rows), expected)
+    torch.testing.assert_close(model.score_relation_rows(side, ends, rows), expected)
+    monkeypatch.setattr("pairre.models.scoring.BUDGET", 1)
+    torch.testing.assert_close(model.score_relation_rows(side, ends, rows), expected)
 
 
 @CONTRACT
 def test_relations_are_corrupted_too(graph, quick, name):
     recipe = override(recipe_of(quick, name), ["loss.relation_weight=0.5"])
-    if not model_class(name).asks_relations:
+    if not model_class(name).trains_on_relations:
         with pytest.raises(RecipeError, match=r"loss\.relation_weight"):
             Trainer(graph, recipe, CPU)
         return
     with_relations, without = Trainer(graph, recipe, CPU), Trainer(graph, recipe_of(quick, name), CPU)
     for trainer in (with_relations, without):
-        trainer.step(3)
+        trainer.advance(3)
     assert with_relations.mean_loss(3) > without.mean_loss(3)
     assert not torch.equal(with_relations.model.relation, without.model.relation)
 
@@ -131,7 +143,7 @@ def test_both_sides_corrupt_relations_only_where_they_differ(graph, quick, recip
     def loss(recipe, step):
         trainer = Trainer(graph, recipe, CPU)
         trainer.start(Progress(step=step))
-        trainer.step()
+        trainer.advance(1)
         return trainer.mean_loss(1)
 
     tails, heads = (loss(override(plain, ["loss.relation_weight=0.5"]), step) - loss(plain, step) for step in (0, 1))
@@ -140,9 +152,9 @@ def test_both_sides_corrupt_relations_only_where_they_differ(graph, quick, recip
 
 
 def test_relations_that_hold_are_no_negatives(graph, quick):
-    trainer = Trainer(graph, quick, CPU)
-    batch = trainer.sampler.batch("head", trainer.clock)
-    mask = trainer.sampler.known_relations(batch)
+    trainer = Trainer(graph, override(quick, ["loss.relation_weight=1", "model.reciprocal=true"]), CPU)
+    batch = trainer.sampler.draw("head", trainer.number)
+    mask = trainer.sampler.targets(batch).known_relations
     known = {tuple(t) for t in graph.train.tolist()}
     for b, (anchor, true) in enumerate(zip(batch.anchor.tolist(), batch.true.tolist(), strict=True)):
         assert mask[b].tolist() == [(true, r, anchor) in known for r in range(graph.num_relations)]

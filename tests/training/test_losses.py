@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from pairre.kernels import reference
-from pairre.settings.recipe import LossRecipe
+from pairre.kernels.reference import scores
+from pairre.settings import LossRecipe
 from pairre.training.losses import LOSSES
 
 POSITIVE = torch.tensor([-1.0, -4.0, -7.5], dtype=torch.float64)
@@ -100,7 +100,7 @@ def test_the_fused_loss_is_the_loss(masked, num):
     )
     mask = known if known is None else known.to(device)
     loss = fused.self_adversarial(*got, mask, weight.to(device), 6.0, 0.7)
-    expected = reference.self_adversarial(*want, known, weight.double(), 6.0, 0.7)
+    expected = LOSSES["self-adversarial"](*want, known, weight.double(), LossRecipe(margin=6.0, temperature=0.7))
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     gradients = zip(torch.autograd.grad(3 * loss, got), torch.autograd.grad(3 * expected, want), strict=True)
     for a, b in gradients:
@@ -115,7 +115,7 @@ def test_unit_rows_are_as_torch_has_them():
         rows, upstream = (torch.randn(4, dim, generator=random).to(device) for _ in range(2))
         rows[1] = 0
         got, want = rows.clone().requires_grad_(), rows.double().requires_grad_()
-        a, b = fused.unit_rows(got), reference.unit_rows(want)
+        a, b = fused.unit_rows(got), scores.unit_rows(want)
         torch.testing.assert_close(a.double(), b, rtol=1e-5, atol=1e-6)
         (ga,), (gb,) = torch.autograd.grad(a, got, upstream), torch.autograd.grad(b, want, upstream.double())
         keep = [0, 2, 3]  # at 0 there is no derivative

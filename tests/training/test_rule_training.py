@@ -1,28 +1,25 @@
 """Training with rules: tied relations never score below what implies them, penalties are the formulas, runs resume."""
 
-from functools import partial
+from contextlib import nullcontext
 from itertools import chain
 
 import pytest
 import torch
 
 import pairre
-from conftest import resumed
-from pairre import kernels
+from conftest import cuda_kernels_on_the_cpu, resumed
 from pairre.graph import Graph, Vocabulary
-from pairre.models import MODELS
+from pairre.models import models
 from pairre.rules import Rule, read_rules, tie_order, write_rules
-from pairre.settings.recipe import override
-from pairre.support.device import Recorded
+from pairre.settings import override
 from pairre.support.errors import RecipeError, RuleError, RunError
-from pairre.training.rule_constraints import follow, usable
-from pairre.training.sampling import SIDES
-from pairre.training.trainer import Trainer
+from pairre.training.rule_constraints import constrain_by_rules, usable_rules
+from pairre.training.step import Trainer
 
 CPU = torch.device("cpu")
 NAMES = ["a", "b", "c", "d", "e", "f", "g", "h"]
-CAN_TIE = [model.name for model in MODELS if "tie" in model.rule_modes]
-CAN_SOFT = [model.name for model in MODELS if "soft" in model.rule_modes]
+CAN_TIE = [model.name for model in models() if "tie" in model.rule_modes]
+CAN_SOFT = [model.name for model in models() if "soft" in model.rule_modes]
 
 WAYS = pytest.mark.parametrize(
     "settings",
@@ -92,25 +89,25 @@ def test_what_is_implied_never_scores_lower(many, recipe, name, reciprocal):
 
 def test_a_chain_is_a_product_of_cosines(many, recipe):
     trainer = Trainer(many, override(recipe, ["rules.mode=tie"]), CPU, TREE[:2])
-    trainer.step(5)
-    trainer.settle()
-    a, b, c = trainer.tables["relation"][:3]
+    trainer.advance(5)
+    trainer.flush()
+    a, b, c = trainer.rules.table[:3]
     assert torch.equal(trainer.model.relation[0], a)
     for part in (slice(0, 16), slice(16, 32)):
         two = a[part] * b[:16].cos()
         torch.testing.assert_close(trainer.model.relation[1][part], two)
         torch.testing.assert_close(trainer.model.relation[2][part], two * c[:16].cos())
-    assert torch.equal(trainer.model.relation[3:], trainer.tables["relation"][3:])
+    assert torch.equal(trainer.model.relation[3:], trainer.rules.table[3:])
 
 
 @pytest.mark.parametrize("name", CAN_TIE)
 def test_gradients_of_tied_rows_match_finite_differences(many, recipe, name):
     model = Trainer(many, override(recipe, [f"model.name={name}"]), CPU).model.double()
     model.relation.data.mul_(3)  # no two bodies near the same size, where the smallest changes
-    tied = follow(TREE, model, many, override(recipe, ["rules.mode=tie"]))
+    tied = constrain_by_rules(TREE, model, many, override(recipe, ["rules.mode=tie"]))
     stored = tied.table[tied.ids].clone().requires_grad_()
-    asked = torch.arange(8)
-    assert torch.autograd.gradcheck(lambda rows: tied.rows(asked, tied.table, rows), (stored,), eps=1e-7)
+    every = torch.arange(8)
+    assert torch.autograd.gradcheck(lambda rows: tied.relation_rows(every, tied.table, rows), (stored,), eps=1e-7)
 
 
 def test_the_order_of_ties():
@@ -143,6 +140,11 @@ def test_a_circle_is_named(many, recipe, rules, said, tmp_path):
 # --- soft rules ---
 
 
+def penalty(term, relation_rows):
+    """Return the value of the loss term, given the relation rows that a step gathered."""
+    return term.penalty(relation_rows)
+
+
 def by_hand(name, model):
     """Σ λ × the penalty of `MIXED`, relation by relation."""
     first, second = (dict(zip(NAMES, part, strict=True)) for part in model.relation.detach().chunk(2, -1))
@@ -167,15 +169,15 @@ def test_the_penalty_is_the_formula_and_lowers_what_it_measures(many, recipe, na
     trainer = Trainer(many, recipe, CPU, MIXED)
     relation = trainer.model.relation.detach()
     expected = by_hand(name, trainer.model)
-    read = torch.cat([relation[:5], relation[trainer.rules.ids]])
-    assert trainer.rules.penalty(read).item() == pytest.approx(0.5 * expected, rel=1e-5)
+    gathered = torch.cat([relation[:5], relation[trainer.rules.ids]])
+    assert penalty(trainer.rules, gathered).item() == pytest.approx(0.5 * expected, rel=1e-5)
     plain = Trainer(many, recipe, CPU)
     for one in (trainer, plain):
-        one.step(1)
+        one.advance(1)
     assert trainer.mean_loss(1) == pytest.approx(plain.mean_loss(1) + 0.5 * expected, rel=1e-5)
     for one in (trainer, plain):
-        one.step(39)
-        one.settle()
+        one.advance(39)
+        one.flush()
     assert by_hand(name, trainer.model) < 0.2 * by_hand(name, plain.model)
 
 
@@ -193,14 +195,14 @@ def test_rules_hold_for_reciprocal_rows(many, recipe):
     own = trainer.model.relation.detach()[trainer.rules.ids]
     half = len(own) // 2
     twice = torch.cat([own[:half], own[:half]])
-    single = Trainer(many, recipe, CPU, MIXED).rules.penalty(own[:half])
-    torch.testing.assert_close(trainer.rules.penalty(twice), 2 * single)
+    single = penalty(Trainer(many, recipe, CPU, MIXED).rules, own[:half])
+    torch.testing.assert_close(penalty(trainer.rules, twice), 2 * single)
 
 
 # --- what is left out, what is refused ---
 
 
-def test_what_cannot_be_followed_is_counted_and_left_out(many, recipe, caplog):
+def test_what_cannot_be_obeyed_is_counted_and_left_out(many, recipe, caplog):
     rules = [
         *(implies("a", "b"), implies("a", "x1"), implies("x2", "x3"), implies("x4", "b"), implies("a", "b", "inverse")),
         Rule(("a", "b"), "c", "composition", 0.9),
@@ -212,7 +214,7 @@ def test_what_cannot_be_followed_is_counted_and_left_out(many, recipe, caplog):
         "2 of 6 rules left out: mode tie has no composition, inverse",
     ]
     with pytest.raises(RuleError, match=r"none of 1 rules can be followed: their relations must be in many"):
-        usable([implies("a", "x1")], many, recipe)
+        usable_rules([implies("a", "x1")], many, recipe)
     with pytest.raises(RuleError, match="none of 0 rules"):
         pairre.train(many, recipe, rules=[], progress=False)
 
@@ -245,14 +247,14 @@ def test_a_run_keeps_its_rules(many, recipe, mode, tmp_path, monkeypatch):
     rules = tmp_path / "rules.tsv"
     write_rules(rules, TREE)
     whole = pairre.train(many, recipe, rules=rules, progress=False)
-    real = Trainer.step
+    real = Trainer.advance
 
     def stop(self, num):
         if self.progress.step == 20:
             raise KeyboardInterrupt
         real(self, num)
 
-    monkeypatch.setattr(Trainer, "step", stop)
+    monkeypatch.setattr(Trainer, "advance", stop)
     with pytest.raises(KeyboardInterrupt):
         pairre.train(
             many, override(recipe, ["train.checkpoint_seconds=0"]), rules=rules, out=tmp_path / "run", progress=False
@@ -311,31 +313,32 @@ def test_the_rules_of_sports(public):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the test below uses the GPU itself")
 @WAYS
-def test_the_kernels_of_the_gpu_follow_rules_as_those_of_the_cpu(many, recipe, settings, monkeypatch):
-    gpu = pytest.importorskip("pairre.kernels.cuda", reason="triton is not installed")
+def test_the_kernels_of_the_gpu_obey_rules_as_those_of_the_cpu(many, recipe, settings):
+    pytest.importorskip("pairre.kernels.cuda", reason="triton is not installed")
     recipe = override(recipe, ["train.batch=8", "sampling.negatives=6", "model.dim=8", *settings])
     results = []
-    for kernels in (kernels.backend("cpu"), gpu):
-        monkeypatch.setattr(ops, "backend", lambda _, kernels=kernels: kernels)
-        trainer = Trainer(many, recipe, CPU, TREE)
-        trainer.step(2)
-        trainer.settle()
+    for kernels in (nullcontext, cuda_kernels_on_the_cpu):
+        with kernels():
+            trainer = Trainer(many, recipe, CPU, TREE)
+            trainer.advance(2)
+            trainer.flush()
         results.append(trainer.model.relation.detach())
     torch.testing.assert_close(*results, rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @WAYS
-def test_a_recorded_step_with_rules_is_the_step(many, recipe, settings):
+def test_a_captured_step_with_rules_is_the_step(many, recipe, settings):
     """On a GPU: replayed and launched plainly the same bits, near the CPU's loss."""
     results = []
     for device, plain in (("cuda", False), ("cuda", True), ("cpu", True)):
         trainer = Trainer(many, override(recipe, settings), torch.device(device), TREE)
         if plain:
-            trainer._steps = [Recorded(partial(trainer._step, side), CPU) for side in SIDES]  # never records
-        trainer.step(40)
-        trainer.settle()
+            trainer._captured = None  # launched plainly, never captured
+        trainer.advance(40)
+        trainer.flush()
         results.append((trainer.model.relation.detach().cpu(), trainer.mean_loss(40)))
-    (recorded, loss), (launched, _), (_, there) = results
-    assert torch.equal(recorded, launched)
+    (captured, loss), (launched, _), (_, there) = results
+    assert torch.equal(captured, launched)
     assert loss == pytest.approx(there, rel=2e-2)

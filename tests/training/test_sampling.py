@@ -3,16 +3,27 @@
 import pytest
 import torch
 
+from pairre.kernels.cpu import batch as cpu
 from pairre.kernels.reference import batch as reference
-from pairre.settings.recipe import override
-from pairre.training.sampling import SIDES, Sampler
+from pairre.models import PairRE
+from pairre.settings import override
+from pairre.training.sampling import SIDES
+from pairre.training.sampling import Sampler as AnySampler
 
 CPU = torch.device("cpu")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def draw(sampler, step):
-    return sampler.batch(SIDES[step % 2], torch.tensor(step))
+    return sampler.draw(SIDES[step % 2], torch.tensor(step))
+
+
+def Sampler(graph, recipe, device):  # noqa: N802
+    return AnySampler(graph, recipe, PairRE, device)
+
+
+def known_mask(sampler, batch):
+    return sampler.targets(batch).known
 
 
 def triples(batch):
@@ -31,45 +42,47 @@ def known_by_hand(graph, batch, rows):
     return torch.tensor(marked)
 
 
-@pytest.mark.parametrize("share", [0, 1, 5, 8])
-def test_negatives_that_are_training_triples_are_marked(graph, quick, share):
-    sampler = Sampler(graph, override(quick, [f"sampling.chunk_size={share}", "sampling.negatives=30"]), CPU)
+@pytest.mark.parametrize("chunk_size", [0, 1, 5, 8])
+def test_negatives_that_are_training_triples_are_marked(graph, quick, chunk_size):
+    sampler = Sampler(
+        graph, override(quick, [f"sampling.chunk_size={chunk_size}", "sampling.negatives=30"]), PairRE, CPU
+    )
     for step in range(4):
         batch = draw(sampler, step)
         assert batch.side == ("tail", "head")[step % 2]
-        num_sets = -(-len(batch.true) // (share or len(batch.true)))
-        assert batch.negatives.shape == (num_sets, 30)
-        rows = batch.negatives.repeat_interleave(batch.share, 0)[: len(batch.true)]
-        assert torch.equal(sampler.known_mask(batch), known_by_hand(graph, batch, rows))
-    assert sampler.known_mask(batch).any()
+        num_sets = -(-len(batch.true) // (chunk_size or len(batch.true)))
+        assert batch.candidates.shape == (num_sets, 30)
+        rows = batch.candidates.repeat_interleave(sampler.chunk_size, 0)[: len(batch.true)]
+        assert torch.equal(known_mask(sampler, batch), known_by_hand(graph, batch, rows))
+    assert known_mask(sampler, batch).any()
 
 
 def test_all_entities_as_negatives(graph, quick):
     everything = torch.arange(graph.num_entities).expand(32, -1)
-    sampler = Sampler(graph, override(quick, ["sampling.negatives=0"]), CPU)
+    sampler = Sampler(graph, override(quick, ["sampling.negatives=0"]), PairRE, CPU)
     batch = draw(sampler, 1)
-    assert torch.equal(batch.negatives, everything[:1])
-    assert torch.equal(sampler.known_mask(batch), known_by_hand(graph, batch, everything))
-    unfiltered = Sampler(graph, override(quick, ["sampling.negatives=0", "sampling.filter=false"]), CPU)
-    assert torch.equal(unfiltered.known_mask(batch).nonzero()[:, 1], batch.true)
+    assert torch.equal(batch.candidates, everything[:1])
+    assert torch.equal(known_mask(sampler, batch), known_by_hand(graph, batch, everything))
+    unfiltered = Sampler(graph, override(quick, ["sampling.negatives=0", "sampling.filter=false"]), PairRE, CPU)
+    assert torch.equal(known_mask(unfiltered, batch).nonzero()[:, 1], batch.true)
 
 
 def test_without_the_filter_nothing_is_marked(graph, quick):
-    sampler = Sampler(graph, override(quick, ["sampling.filter=false"]), CPU)
-    assert sampler.known_mask(draw(sampler, 0)) is None
+    sampler = Sampler(graph, override(quick, ["sampling.filter=false"]), PairRE, CPU)
+    assert known_mask(sampler, draw(sampler, 0)) is None
 
 
 def test_a_batch_is_a_function_of_the_step(graph, quick):
-    one, two = Sampler(graph, quick, CPU), Sampler(graph, quick, CPU)
+    one, two = Sampler(graph, quick, PairRE, CPU), Sampler(graph, quick, PairRE, CPU)
     for step in (7, 2, 30, 7):
         a, b = draw(one, step), draw(two, step)
         assert torch.equal(triples(a), triples(b))
-        assert torch.equal(a.negatives, b.negatives)
-    assert not torch.equal(draw(one, 0).negatives, draw(one, 2).negatives)
+        assert torch.equal(a.candidates, b.candidates)
+    assert not torch.equal(draw(one, 0).candidates, draw(one, 2).candidates)
 
 
 def test_an_epoch_shows_each_triple_once_a_side(graph, quick):
-    sampler = Sampler(graph, override(quick, ["train.batch=16"]), CPU)
+    sampler = Sampler(graph, override(quick, ["train.batch=16"]), PairRE, CPU)
     for side in (0, 1):
         batches = [triples(draw(sampler, 2 * i + side)) for i in range(len(graph.train) // 16)]
         seen = [tuple(t) for t in torch.cat(batches).tolist()]
@@ -77,22 +90,22 @@ def test_an_epoch_shows_each_triple_once_a_side(graph, quick):
         assert set(seen) <= {tuple(t) for t in graph.train.tolist()}
 
 
-def test_k_vs_all_asks_each_question_once_an_epoch(graph, quick):
+def test_k_vs_all_draws_each_query_once_an_epoch(graph, quick):
     changes = ["loss.name=k-vs-all", "loss.subsampling=false", "sampling.negatives=0", "train.batch=16"]
-    sampler = Sampler(graph, override(quick, changes), CPU)
+    sampler = Sampler(graph, override(quick, changes), PairRE, CPU)
     for number, side in enumerate(SIDES):
         kept = [0, 1] if side == "tail" else [2, 1]
-        questions = {tuple(pair) for pair in graph.train[:, kept].tolist()}
-        assert len(questions) < len(graph.train)
-        batches = [triples(draw(sampler, 2 * i + number)) for i in range(len(questions) // 16)]
+        queries = {tuple(pair) for pair in graph.train[:, kept].tolist()}
+        assert len(queries) < len(graph.train)
+        batches = [triples(draw(sampler, 2 * i + number)) for i in range(len(queries) // 16)]
         seen = torch.cat(batches)
         assert {tuple(t) for t in seen.tolist()} <= {tuple(t) for t in graph.train.tolist()}
         asked = [tuple(pair) for pair in seen[:, kept].tolist()]
-        assert len(asked) == len(set(asked)) == len(questions) // 16 * 16
+        assert len(asked) == len(set(asked)) == len(queries) // 16 * 16
 
 
 def test_weights_are_those_of_the_paper(graph, quick):
-    batch = draw(Sampler(graph, quick, CPU), 0)
+    batch = draw(Sampler(graph, quick, PairRE, CPU), 0)
     train = graph.train.tolist()
     expected = []
     for h, r, t in triples(batch).tolist():
@@ -101,15 +114,15 @@ def test_weights_are_those_of_the_paper(graph, quick):
         expected.append((tails + heads + 6) ** -0.5)
     expected = torch.tensor(expected)
     torch.testing.assert_close(batch.weight, expected)
-    sampler = Sampler(graph, quick, CPU)
+    sampler = Sampler(graph, quick, PairRE, CPU)
     assert sampler.plans["tail"].weight is sampler.plans["head"].weight  # kept once
-    flat = draw(Sampler(graph, override(quick, ["loss.subsampling=false"]), CPU), 0).weight
+    flat = draw(Sampler(graph, override(quick, ["loss.subsampling=false"]), PairRE, CPU), 0).weight
     torch.testing.assert_close(flat, torch.ones(32))
 
 
 @pytest.mark.parametrize("power", [0.2, 1.0])
-def test_flattening_counts_the_answers_to_what_a_step_asks(graph, quick, power):
-    sampler = Sampler(graph, override(quick, ["loss.subsampling=false", f"loss.query_balance={power}"]), CPU)
+def test_query_balance_counts_the_answers_to_the_query_of_a_step(graph, quick, power):
+    sampler = Sampler(graph, override(quick, ["loss.subsampling=false", f"loss.query_balance={power}"]), PairRE, CPU)
     train = graph.train.tolist()
     for step, asked in ((0, (0, 1)), (1, (1, 2))):
         batch = draw(sampler, step)
@@ -122,33 +135,39 @@ def test_flattening_counts_the_answers_to_what_a_step_asks(graph, quick, power):
 
 
 def test_a_batch_larger_than_train_is_all_of_train(graph, quick):
-    batch = draw(Sampler(graph, override(quick, ["train.batch=100000"]), CPU), 0)
+    batch = draw(Sampler(graph, override(quick, ["train.batch=100000"]), PairRE, CPU), 0)
     assert sorted(triples(batch).tolist()) == sorted(graph.train.tolist())
 
 
 def test_every_device_draws_the_same(graph, quick):
     """The kernels and the plain definition, over three epochs and both sides, whatever the sizes."""
     gpu = pytest.importorskip("pairre.kernels.cuda.batch", reason="triton is not installed")
-    for batch, share in ((16, 0), (7, 1), (300, 40)):
-        recipe = override(quick, [f"train.batch={batch}", f"sampling.chunk_size={share}", "sampling.negatives=30"])
-        sampler = Sampler(graph, recipe, CPU)
-        there = Sampler(graph, recipe, torch.device(DEVICE))
+    for batch, chunk_size in ((16, 0), (7, 1), (300, 40)):
+        recipe = override(quick, [f"train.batch={batch}", f"sampling.chunk_size={chunk_size}", "sampling.negatives=30"])
+        sampler = Sampler(graph, recipe, PairRE, CPU)
+        there = Sampler(graph, recipe, PairRE, torch.device(DEVICE))
         for step in (0, 1, 2, 3, 2 * (len(graph.train) // batch) + 1, 6 * (len(graph.train) // batch)):
-            side, clock = SIDES[step % 2], torch.tensor(step)
+            side, number = SIDES[step % 2], torch.tensor(step)
             column = 2 if side == "tail" else 0
-            a = reference.draw(sampler.plans[side], column, clock)
-            b = gpu.draw(there.plans[side], column, clock.to(DEVICE))
+            a = reference.draw_batch(sampler.plans[side], column, number)
+            b = gpu.draw_batch(there.plans[side], column, number.to(DEVICE))
             for one, two in ((a.entities, b.entities), (a.relation, b.relation), (a.weight, b.weight)):
                 assert torch.equal(one, two.cpu())
-            rows = sampler.batch(side, clock).negatives.to(DEVICE)
-            kept, index = b.entities[: sampler.batch_size], there.known.side(side)
-            mask = gpu.known_mask(index, kept, b.relation, rows, sampler.share)
-            assert torch.equal(mask.cpu(), sampler.known_mask(sampler.batch(side, clock)))
+            rows = sampler.draw(side, number).candidates.to(DEVICE)
+            anchor, index = b.entities[: sampler.batch_size], there.indexes[side]
+            mask = gpu.known_mask(index, anchor, b.relation, rows, sampler.chunk_size)
+            expected = known_mask(sampler, sampler.draw(side, number))
+            assert torch.equal(mask.cpu(), expected)
+            host = (sampler.indexes[side], a.entities[: sampler.batch_size], a.relation, rows.cpu(), sampler.chunk_size)
+            assert torch.equal(reference.known_mask(*host), expected)
+            c = cpu.draw_batch(sampler.plans[side], column, number)
+            for one, two in ((a.entities, c.entities), (a.relation, c.relation), (a.weight, c.weight)):
+                assert torch.equal(one, two)
 
 
 def test_a_pair_that_never_occurs_has_no_known_member(graph):
     gpu = pytest.importorskip("pairre.kernels.cuda.batch", reason="triton is not installed")
-    index = graph.known_train.to(DEVICE).side("tail")
+    index = graph.known_train.side("tail", PairRE, torch.device(DEVICE))
     pairs = {(h, r) for h, r, _ in graph.train.tolist()}
     missing = [(h, r) for h in range(graph.num_entities) for r in range(graph.num_relations) if (h, r) not in pairs]
     kept, relation = torch.tensor([missing[0], missing[-1]], device=DEVICE).unbind(1)

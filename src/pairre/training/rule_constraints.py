@@ -152,8 +152,12 @@ class RulePenalty(RuleConstraint):
                 self._rules[inverse] = body, conclusion, weights
 
     def __call__(self, scored: ScoredBatch) -> Tensor:
-        """Return the penalty, a sum over all rules."""
-        own = scored.stored["relation"][-len(self.ids) :]
+        """Return the penalty of the relation rows that a step gathered."""
+        return self.penalty(scored.stored["relation"])
+
+    def penalty(self, relation: Tensor) -> Tensor:
+        """Return the sum over all rules; the rows of their relations are the last ones of `relation`."""
+        own = relation[-len(self.ids) :]
         total = own.new_zeros(())
         for inverse, (body, conclusion, weight) in self._rules.items():
             parts = (self.model.parts("relation", F.embedding(ids, own)) for ids in (body, conclusion))

@@ -88,7 +88,7 @@ class Trainer:
             return ids | self._weight_ids, build
         return ids | self._weight_ids, None
 
-    def advance(self, num_steps: int) -> None:
+    def advance(self, num_steps: int = 1) -> None:
         """Take several steps. On a GPU this only queues them: nothing waits until a result is read."""
         self.model.train()
         end = self.progress.step + num_steps
