@@ -34,11 +34,11 @@ def worker(job: dict[str, Any]) -> None:
     import torch
 
     try:
-        from pairre.evaluation import evaluate_triples
+        from pairre.evaluation import rank_both_sides
         from pairre.settings import override
         from pairre.training.step import Trainer
     except ImportError:
-        from pairre.evaluate import evaluate_triples
+        from pairre.evaluate import evaluate_triples as rank_both_sides
         from pairre.recipe import override
         from pairre.trainer import Trainer
 
@@ -67,8 +67,8 @@ def worker(job: dict[str, Any]) -> None:
     step = seconds(lambda: advance(num_steps), 3) / num_steps
     flush()
     test = graph.test if on_gpu and not job["quick"] else graph.test[: 200 if job["quick"] else 2000]
-    evaluate_triples(trainer.model, test[:100], graph.known)
-    evaluation = seconds(lambda: evaluate_triples(trainer.model, test, graph.known), 3)
+    rank_both_sides(trainer.model, test[:100], graph.known)
+    evaluation = seconds(lambda: rank_both_sides(trainer.model, test, graph.known), 3)
     digest = hashlib.sha256()
     for name, value in sorted(trainer.model.state_dict().items()):
         digest.update(name.encode() + value.cpu().numpy().tobytes())

@@ -239,20 +239,20 @@ def pykeen_ranks(model: Any, graph: Graph, triples: torch.Tensor, batch: int, sl
 
 
 def rank_pairre(_: Contender, graph: Graph, quick: bool) -> dict[str, float]:
-    """evaluate_triples over the whole test split, the index of known triples built within the time."""
-    from pairre.evaluation.evaluate import evaluate_triples
+    """rank_both_sides over the whole test split, the index of known triples built within the time."""
+    from pairre.evaluation.evaluate import rank_both_sides
 
     model = pairre_trainer(graph).model
-    evaluate_triples(model, graph.test[:64], graph.known_train)  # another index, so that the real one is not there yet
+    rank_both_sides(model, graph.test[:64], graph.known_train)  # another index, so that the real one is not there yet
     chosen = graph.test[:2000] if quick else graph.test
-    return {"items": len(chosen), **timed(lambda: evaluate_triples(model, chosen, graph.known))}
+    return {"items": len(chosen), **timed(lambda: rank_both_sides(model, chosen, graph.known))}
 
 
 def check_agreement(graph: Graph) -> dict[str, float]:
     """Both systems with the same parameters: how far scores and filtered metrics are apart."""
     import torch
 
-    from pairre.evaluation.evaluate import evaluate_triples, summarise
+    from pairre.evaluation.evaluate import rank_both_sides, summarise
 
     _, peer = pykeen_model(graph)
     model = pairre_trainer(graph).model
@@ -267,7 +267,7 @@ def check_agreement(graph: Graph) -> dict[str, float]:
         }
         differences = {f"max_difference_{k}": (a - b).abs().max().item() for k, (a, b) in pairs.items()}
     theirs = pykeen_ranks(peer, graph, triples, 32, None)
-    ours = summarise(evaluate_triples(model, triples, graph.known))["both"]
+    ours = summarise(rank_both_sides(model, triples, graph.known))["both"]
     names = {"mrr": "inverse_harmonic_mean_rank", "mr": "arithmetic_mean_rank"}
     for key, name in names.items():
         differences |= {f"{key}_pykeen": theirs.get_metric(f"both.realistic.{name}"), f"{key}_pairre": ours[key]}

@@ -28,7 +28,7 @@ import torch
 
 import machine
 import pairre
-from pairre.evaluation.evaluate import evaluate_triples, summarise
+from pairre.evaluation.evaluate import rank_both_sides, summarise
 from pairre.graph import Graph
 from pairre.graph.vocabulary import Vocabulary
 from pairre.settings import Recipe, override
@@ -68,8 +68,8 @@ def fb15k_237(quick: bool) -> dict[str, Any]:
     step = step_ms(trainer, 200 if quick else 2000)
     peak = torch.cuda.max_memory_allocated() / 1e9
     trainer.flush()
-    evaluate_triples(trainer.model, graph.test, graph.known)
-    evaluation = seconds(lambda: evaluate_triples(trainer.model, graph.test, graph.known), 5)
+    rank_both_sides(trainer.model, graph.test, graph.known)
+    evaluation = seconds(lambda: rank_both_sides(trainer.model, graph.test, graph.known), 5)
     reserved = torch.cuda.max_memory_reserved() / 1e9
     return {
         "step_ms": step,
@@ -173,7 +173,7 @@ def storage(quick: bool) -> list[dict[str, Any]]:
         start = time.perf_counter()
         run = pairre.train(graph, recipe, device="cuda", progress=False)
         wall = time.perf_counter() - start
-        both = summarise(evaluate_triples(run.model, graph.valid, graph.known))["both"]
+        both = summarise(rank_both_sides(run.model, graph.valid, graph.known))["both"]
         rows.append({"storage": kind, "dim": 400, "steps": recipe.train.steps, "train_s": wall, "valid": both})
         print(rows[-1], flush=True)
     return rows

@@ -27,7 +27,7 @@ import torch
 
 import machine
 import pairre
-from pairre.evaluation.evaluate import Ranks, evaluate_triples, summarise
+from pairre.evaluation.evaluate import Ranks, rank_both_sides, summarise
 from pairre.graph import Graph
 from pairre.models import Model, model_class, models
 from pairre.rules import KINDS, mine
@@ -100,7 +100,7 @@ def trained(graph: Graph, values: dict[str, Any], seed: int, quick: bool) -> tup
 
 
 def both(model: Model, graph: Graph, split: torch.Tensor) -> dict[str, float]:
-    return summarise(evaluate_triples(model, split, graph.known))["both"]
+    return summarise(rank_both_sides(model, split, graph.known))["both"]
 
 
 def spread(runs: list[dict[str, Any]]) -> dict[str, Any]:

@@ -22,7 +22,6 @@ where both are under 30 %.
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
 import math
 import multiprocessing
@@ -36,19 +35,15 @@ from torch import Tensor
 
 import machine
 from pairre.graph.index import KnownTriples
-from pairre.kernels import AdamTable, gpu
-from pairre.kernels.cuda import native
-from pairre.kernels.reference.batch import Plan
-from pairre.kernels.reference.compare import Kind
+from pairre.kernels import AdamState, BatchPlan, Metric, RankingBatch
+from pairre.kernels.cuda import CudaBackend, native, ranks, triton_scores
 from pairre.support.randomness import key
 
-triton_compare = importlib.import_module("pairre.kernels.cuda.compare")  # the package has a function of that name
-triton_count = importlib.import_module("pairre.kernels.cuda.count")
-
+gpu = CudaBackend()
 DEVICE = "cuda:0"
 SHAPES = [(1024, 256, 1500), (512, 128, 200)]  # queries, candidates, features
 ENTITIES, RELATIONS, TRIPLES, DIM, BATCH, NEGATIVES = 14541, 237, 272115, 1500, 1024, 256  # FB15k-237 as published
-EVALUATED, COUNTED = 4096, 1024  # queries that the CUDA C++ kernels rank at a time, and those that both kinds do
+EVALUATED, COUNTED = 4096, 1024  # queries that the CUDA C++ kernels rank at a time, and those that both kernels do
 MEMBERS = 100  # known entities of a query, on average
 OWN_ROWS, OWN_PLACES = 10000, 64
 MISSED = 6  # steps that an entity's row has missed when it is read, on average
@@ -249,7 +244,9 @@ def differentiate(score: Callable[..., Tensor | tuple[Tensor, ...]], tables: Seq
 
 # -------------------------------------------------------------------------------------------------------------- parts
 
-COUNTS: dict[Kind, tuple[dict[str, float], dict[str, float], str]] = {  # a term: a feature, of "modulus" a complex one
+COUNTS: dict[
+    Metric, tuple[dict[str, float], dict[str, float], str]
+] = {  # a term: a feature, of "modulus" a complex one
     "l1": ({"forward": 2}, {"backward": 5}, "x FFMA, Σ FADD; x FFMA, sign LOP3, dq FADD, dw FFMA, dc FFMA"),
     "l2": ({"issue": 2}, {"issue": 5}, "x FFMA, Σ FFMA; x FFMA, slope FMUL, dq FADD, dw FFMA, dc FFMA"),
     "modulus": (
@@ -275,32 +272,35 @@ def native_shared(bench: Bench) -> None:
         bench.time("native gradients l1", shape, gradients, backward, elements, moved + size(q, w, c))
 
 
-def triton_shared(kind: Kind, bench: Bench) -> None:
-    """Triton: shared candidates, one kind."""
-    forward, backward, note = COUNTS[kind]
+def triton_shared(metric: Metric, bench: Bench) -> None:
+    """Triton: shared candidates, one metric."""
+    forward, backward, note = COUNTS[metric]
     for shape in SHAPES:
         num_q, num_c, dim = shape
         q, c, g = normal(num_q, dim), normal(num_c, dim), normal(num_q, num_c)
-        w = None if kind == "dot" else normal(num_q, dim)
-        elements, moved = math.prod(shape) / (2 if kind == "modulus" else 1), size(q, w, c, g)
-        call = functools.partial(triton_compare.compare, kind, q, w, c)
-        bench.time(f"triton {kind} forward", shape, call, forward, elements, moved, f"{note}; sums are not split")
+        w = None if metric == "dot" else normal(num_q, dim)
+        elements, moved = math.prod(shape) / (2 if metric == "modulus" else 1), size(q, w, c, g)
+        call = functools.partial(triton_scores.score_candidates, metric, q, w, c)
+        bench.time(f"triton {metric} forward", shape, call, forward, elements, moved, f"{note}; sums are not split")
         if w is None:
-            score, tables = lambda q, c: triton_compare.compare("dot", q, None, c), (q, c)
+            score, tables = lambda q, c: triton_scores.score_candidates("dot", q, None, c), (q, c)
         else:
-            score, tables = functools.partial(triton_compare.compare, kind), (q, w, c)
-            call = functools.partial(triton_compare._shared_scores, kind, q, w, c, None, True)
-            bench.time(f"triton {kind} forward in training", shape, call, forward, elements, moved, note)
+            score, tables = functools.partial(triton_scores.score_candidates, metric), (q, w, c)
+            call = functools.partial(triton_scores._shared_scores, metric, q, w, c, None, True)
+            bench.time(f"triton {metric} forward in training", shape, call, forward, elements, moved, note)
         call = functools.partial(differentiate, score, tables, g)
         total = 2 * moved + size(*tables)
-        name = f"triton {kind} forward + backward"
+        name = f"triton {metric} forward + backward"
         bench.time(name, shape, call, both(forward, backward), elements, total, note)
 
 
 def triton_forms(bench: Bench) -> None:
     """Triton: the other forms of L1."""
     forward, backward, note = COUNTS["l1"]
-    compare, pairs = functools.partial(triton_compare.compare, "l1"), functools.partial(triton_compare.pairs, "l1")
+    compare, pairs = (
+        functools.partial(triton_scores.score_candidates, "l1"),
+        functools.partial(triton_scores.score_pairs, "l1"),
+    )
 
     num_q, _, dim = SHAPES[1]
     q, w, c, ids = normal(num_q, dim), normal(num_q, dim), normal(OWN_ROWS, dim), below(OWN_ROWS, num_q, OWN_PLACES)
@@ -336,11 +336,11 @@ def candidates_with_weights(bench: Bench) -> None:
     bench.time("native scores l1 weights", shape, scores, more, elements, moved, text)
     gradients = functools.partial(native.shared_gradients, q, w, c, g, r)
     bench.time("native gradients l1 weights", shape, gradients, less, elements, moved + total, text)
-    call = functools.partial(triton_compare.compare, "l1", q, w, c, None, r)
+    call = functools.partial(triton_scores.score_candidates, "l1", q, w, c, None, r)
     bench.time("triton l1 weights forward", shape, call, more, elements, moved, text)
 
     def weighted(q: Tensor, w: Tensor, c: Tensor, r: Tensor) -> Tensor:
-        return triton_compare.compare("l1", q, w, c, None, r)
+        return triton_scores.score_candidates("l1", q, w, c, None, r)
 
     call = functools.partial(differentiate, weighted, (q, w, c, r), g)
     name = "triton l1 weights forward + backward"
@@ -363,24 +363,25 @@ def evaluation(bench: Bench) -> None:
         shape, tables = (num, ENTITIES, DIM), (q[:num], w[:num], c)
         lists = true[:num], begin[:num], end[:num], members, own[:num]
         counts = higher[:num], equal[:num]
+        ranked = RankingBatch("l1", q[:num], w[:num], true[:num], own[:num], begin[:num], end[:num], members)
         listed = 4 * int((end - begin)[:num].sum())
         moved = size(*tables, *lists[:3], lists[4], *counts, *counts) + listed
         elements = math.prod(shape)
         call = functools.partial(native.count_above, *tables, *lists, 0, *counts)
         bench.time("native count_above l1", shape, call, forward, elements, moved, note)
         if num == COUNTED:
-            call = functools.partial(triton_count.count_above, "l1", *tables, *lists, 0)
+            call = functools.partial(ranks.count_above, ranked, c, 0)
             bench.time("triton count_above l1", shape, call, forward, elements, moved, note)
     call = functools.partial(native.true_scores, q, w, rows)
     bench.time("native true_scores l1", (EVALUATED, DIM), call, forward, q.numel(), size(q, w, rows, true))
 
 
-def adam_table(num_rows: int, dim: int, missed: int, clock: int) -> AdamTable:
+def adam_table(num_rows: int, dim: int, missed: int, clock: int) -> AdamState:
     """A table in the middle of training, whose rows missed up to twice as many steps."""
     seen = (clock - below(2 * missed + 1, num_rows)).int()
     rates = torch.tensor([[1e-4, 1.0]], device=DEVICE).repeat(2 * clock, 1)
     mean, square = 1e-3 * normal(num_rows, dim), 1e-6 * normal(num_rows, dim).abs()
-    return AdamTable(normal(num_rows, dim), mean, square, seen, rates)
+    return AdamState(normal(num_rows, dim), mean, square, seen, rates)
 
 
 def rows(name: str, num: int, num_rows: int, dim: int, missed: int, bench: Bench) -> None:
@@ -388,27 +389,27 @@ def rows(name: str, num: int, num_rows: int, dim: int, missed: int, bench: Bench
     shape, row, step = (num, num_rows, dim), 4 * dim, 500  # ids, rows, features; bytes of a row
     clock = torch.tensor(step, device=DEVICE)
     adam, values, gradient = adam_table(num_rows, dim, missed, step), normal(num, dim), normal(num, dim)
-    sets = [(ids, gpu.group(ids)) for ids in below(num_rows, TURNS, num)]
+    sets = [(ids, gpu.group_ids(ids)) for ids in below(num_rows, TURNS, num)]
     turns = itertools.cycle(sets)
     distinct = sum(len(ids.unique()) for ids, _ in sets) / TURNS
     assert adam.seen is not None
     steps = sum(int((step - adam.seen[ids].long()).sum()) for ids, _ in sets) / TURNS  # that a call catches up
 
     def group() -> None:
-        gpu.group(next(turns)[0])
+        gpu.group_ids(next(turns)[0])
 
     note = "comparisons of a sort, log₂ of the number of ids for each; an element is an id"
     bench.time(f"group {name}", (num,), group, {"issue": math.ceil(math.log2(num))}, num, 4 * 8 * num, note)
 
     def read() -> None:
-        gpu.read_adam(adam, *next(turns), clock)
+        gpu.gather_adam(adam, *next(turns), clock)
 
     moved = (3 * distinct + num) * row + 8 * num + 4 * distinct
     note = f"an element is a feature and a missed step, {steps / num:.1f} of a row: 3 FMUL, 2 FFMA, MUFU"
     bench.time(f"read_adam {name}", shape, read, {"issue": 6, "special": 1}, steps * dim, moved, note)
 
     def move() -> None:
-        gpu.adam_rows(adam, next(turns)[1], values, gradient, clock)
+        gpu.update_adam(adam, next(turns)[1], values, gradient, clock)
 
     moved = (6 * distinct + num) * row + 24 * num + 8 * distinct
     note = f"{distinct:.0f} distinct rows; decay 2 FMUL, mean FMUL FFMA, square 2 FMUL FFMA, move FMUL 2 FFMA 2 MUFU"
@@ -417,7 +418,7 @@ def rows(name: str, num: int, num_rows: int, dim: int, missed: int, bench: Bench
     square = torch.ones(num_rows, device=DEVICE)
 
     def adagrad() -> None:
-        gpu.adagrad_rows(adam.table, square, adam.rates, next(turns)[1], gradient, clock)
+        gpu.update_adagrad(adam.table, square, adam.rates, next(turns)[1], gradient, clock)
 
     moved = (2 * distinct + num) * row + 24 * num + 8 * distinct
     note = f"{distinct:.0f} distinct rows; square FFMA, move FFMA"
@@ -428,13 +429,13 @@ def batch(bench: Bench) -> None:
     """The batch of a step: its triples and negatives, and which of these are known."""
     triples = torch.stack([below(n, TRIPLES) for n in (ENTITIES, RELATIONS, ENTITIES)], 1).int()
     weight, clock = torch.ones(TRIPLES, device=DEVICE), torch.tensor(500, device=DEVICE)
-    plan = Plan(triples, weight, BATCH, NEGATIVES, ENTITIES, key(0, "order"), key(0, "negatives"))
+    plan = BatchPlan(triples, weight, BATCH, NEGATIVES, ENTITIES, key(0, "order"), key(0, "negatives"))
     moved = (12 + 4) * BATCH + 8 * (2 * BATCH + NEGATIVES) + (8 + 4) * BATCH
     note = "judged: 8 hashes of 50 and 100 more a triple, which is the element"
-    call = functools.partial(gpu.draw, plan, 2, clock)
+    call = functools.partial(gpu.draw_batch, plan, 2, clock)
     bench.time("draw", (BATCH, NEGATIVES), call, {"issue": 500}, BATCH, moved, note)
 
-    index = KnownTriples(triples, ENTITIES, RELATIONS, DEVICE).side("tail")
+    index = KnownTriples(triples, ENTITIES, RELATIONS).side("tail", torch.device(DEVICE))
     kept, relation, candidates = triples[:BATCH, 0].long(), triples[:BATCH, 1].long(), below(ENTITIES, 1, NEGATIVES)
     moved = size(kept, relation, candidates) + (8 + 16 + 4) * BATCH + BATCH * NEGATIVES
     note = f"judged: 10 a candidate; a pair of {len(index.pair_keys)} has {TRIPLES / len(index.pair_keys):.2f} members"
@@ -468,7 +469,7 @@ def scores(bench: Bench) -> None:
     counts, elements = both(forward, backward), math.prod(shape)
 
     def score(entity: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
-        return gpu.pairre_scores(entity, relation, True)
+        return gpu.pairre_batch_scores(entity, relation, True)
 
     call = functools.partial(differentiate, score, (entity, relation), (g_positive, g))
     moved = 3 * size(entity, relation) + 2 * size(g_positive, g)

@@ -24,7 +24,7 @@ and from those of benchmarks that trained the same recipes.
 
 The tables and figures of experiments in Chao et al., "PairRE: Knowledge Graph Embeddings via Paired Relation Vectors"
 (ACL 2021). `pairre reproduce NAME` trains what a table needs, by the recipes that come with the package, and prints it
-as it stands here; `--json FILE` writes the file. The [guide](guide.md#reproduction) says where graphs are found and
+as it stands here; `--json FILE` writes the file. The [how-to page](how-to/reproduce.md) says where graphs are found and
 runs are kept.
 
 Ours are metrics of the test split, mean ± standard deviation over seeds (one run where no number of seeds is said). A

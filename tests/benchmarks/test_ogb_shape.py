@@ -18,7 +18,7 @@ QUICK = ["model.dim=64", "sampling.chunk_size=0", "train.lr=2e-2", "train.steps=
 
 @pytest.fixture(scope="module")
 def shape():
-    sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
     yield importlib.import_module("ogb_shape")
     del sys.path[0]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import planted_graph
-from pairre.evaluation import evaluate, evaluate_triples, rank
+from pairre.evaluation import evaluate, rank, rank_both_sides
 from pairre.graph import Graph, Vocabulary
 from pairre.graph.statistics import relation_categories
 from pairre.models import PairRE
@@ -71,8 +71,8 @@ def test_ranks_equal_a_brute_force_ranker(seed, num_entities, num_relations, num
 
 def test_chunks_of_entities_give_the_same_ranks(graph, quick, monkeypatch):
     model = make_run(graph, quick).model
-    whole = evaluate_triples(model, graph.test, graph.known)
-    monkeypatch.setattr(sys.modules[rank.__module__], "_QUERIES", {"cpu": 1, "cuda": 1})
+    whole = rank_both_sides(model, graph.test, graph.known)
+    monkeypatch.setattr(sys.modules[rank.__module__], "_MAX_QUERY_FEATURES", {"cpu": 1, "cuda": 1})
     chunks = PairRE.candidate_chunks
 
     def small(self, *arguments):
@@ -80,7 +80,7 @@ def test_chunks_of_entities_give_the_same_ranks(graph, quick, monkeypatch):
             yield from ((start, rows[start : start + 7]) for start in range(0, len(rows), 7))
 
     monkeypatch.setattr(PairRE, "candidate_chunks", small)
-    for side, ranks in evaluate_triples(model, graph.test, graph.known).items():
+    for side, ranks in rank_both_sides(model, graph.test, graph.known).items():
         assert torch.equal(ranks.higher, whole[side].higher)
         assert torch.equal(ranks.equal, whole[side].equal)
 
@@ -103,7 +103,7 @@ def test_nan_ranks_last_and_is_said(graph, quick, caplog):
     h, _, t = graph.test[0].tolist()
     run.model.entity[h] = torch.nan
     with caplog.at_level(logging.WARNING, "pairre"):
-        ranks = evaluate_triples(run.model, graph.test, graph.known)
+        ranks = rank_both_sides(run.model, graph.test, graph.known)
     assert "NaN" in caplog.text
     for side in ("head", "tail"):
         assert ranks[side].values()[0] == ranks[side].num_candidates[0]

@@ -256,7 +256,7 @@ def test_nothing_to_compare(module, device, metric):
 def test_reference_in_chunks_is_the_same(metric, form, scaled, monkeypatch):
     case = Case(metric, form, scaled, (30, 20, 8, 5), torch.float64)
     whole = case.results(reference)
-    monkeypatch.setattr(reference_scores, "BUDGET", 20 * 8 * 4)
+    monkeypatch.setattr(reference_scores, "MAX_ELEMENTS", 20 * 8 * 4)
     assert_near(case.results(reference), whole, 1e-14)
 
 
@@ -317,8 +317,8 @@ def brute_force(scores, true, lists, own, first):
 @pytest.mark.parametrize(("metric", "scaled"), SCALED)
 def test_counts_equal_brute_force(module, device, metric, scaled, monkeypatch):
     """Few different rows, so that many tie; ranges empty, short, and of all entities; some rows score NaN."""
-    monkeypatch.setattr(reference_ranks, "BUDGET", 70 * 4 * 5)
-    monkeypatch.setattr(reference_scores, "BUDGET", 70 * 4 * 5)
+    monkeypatch.setattr(reference_ranks, "MAX_ELEMENTS", 70 * 4 * 5)
+    monkeypatch.setattr(reference_scores, "MAX_ELEMENTS", 70 * 4 * 5)
     monkeypatch.setattr(cpu_ranks, "_SCORES", 70 * 16)
     num_queries, num_candidates, first = (18, 70, 40) if module is not gpu or scaled or metric == "dot" else (3, 40, 0)
     random = torch.Generator().manual_seed(0)

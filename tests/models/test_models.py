@@ -53,7 +53,7 @@ def test_a_score_is_the_same_however_it_is_computed(model_type, reciprocal):
 @pytest.mark.parametrize("reciprocal", [False, True])
 def test_the_scores_of_a_batch_are_those_of_its_triples(model_type, side, reciprocal, monkeypatch):
     """Negatives shared by all, by sets of positives, and own; where they depend on the relation, in chunks."""
-    monkeypatch.setattr("pairre.models.scoring.BUDGET", 500)
+    monkeypatch.setattr("pairre.models.scoring.MAX_ELEMENTS", 500)
     model = model_type(11, 4, 6, reciprocal=reciprocal)
     model.initialise(0.5, seed=0)
     model.double()
@@ -79,7 +79,7 @@ def test_the_scores_of_a_batch_are_those_of_its_triples(model_type, side, recipr
 def test_relations_in_chunks_are_the_same(model_type, monkeypatch):
     model, triples = make(model_type), some_triples()
     whole = model.score_relations(triples[:, 0], triples[:, 2])
-    monkeypatch.setattr("pairre.models.scoring.BUDGET", 1)
+    monkeypatch.setattr("pairre.models.scoring.MAX_ELEMENTS", 1)
     torch.testing.assert_close(model.score_relations(triples[:, 0], triples[:, 2]), whole)
 
 

@@ -152,9 +152,9 @@ def test_recipes_that_weigh_otherwise_keep_their_weights(graph, tmp_path):
         assert found.settings.keys() == DEFAULT_SPACE.keys() - (set() if flattened else {"loss.query_balance"})
 
 
-def test_the_default_space_is_that_of_the_guide():
-    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
-    assert read_space(tomllib.loads(re.search(r"```toml\n(.*?)```", guide, re.S).group(1))) == DEFAULT_SPACE
+def test_the_default_space_is_that_of_the_how_to_page():
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "settings.md").read_text(encoding="utf-8")
+    assert read_space(tomllib.loads(re.search(r"```toml[^\n]*\n(.*?)```", page, re.S).group(1))) == DEFAULT_SPACE
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import torch
 
 import pairre
 from conftest import resumed
-from pairre.evaluation.evaluate import evaluate_triples
+from pairre.evaluation.evaluate import rank_both_sides
 from pairre.models import model_class, models
 from pairre.runs import Progress
 from pairre.settings import override
 from pairre.support.errors import RecipeError
-from pairre.training.sampling import SIDES
+from pairre.training.sampling import STEP_SIDES
 from pairre.training.step import Trainer
 
 CPU = torch.device("cpu")
@@ -66,13 +66,13 @@ def test_a_gpu_trains_and_ranks_as_the_cpu(graph, quick, name):
     for key, value in launched.state_dict().items():
         assert torch.equal(captured.state_dict()[key], value), key
     assert loss == pytest.approx(there, rel=2e-2)
-    ranked = evaluate_triples(captured, graph.test, graph.known)
-    scores = {side: captured.score_all(graph.test.long().cuda(), side).cpu() for side in SIDES}
+    ranked = rank_both_sides(captured, graph.test, graph.known)
+    scores = {side: captured.score_all(graph.test.long().cuda(), side).cpu() for side in STEP_SIDES}
     captured.cpu()
-    for side in SIDES:
+    for side in STEP_SIDES:
         torch.testing.assert_close(scores[side], captured.score_all(graph.test.long(), side), rtol=1e-3, atol=1e-3)
-    here = evaluate_triples(captured, graph.test, graph.known)
-    for side in SIDES:
+    here = rank_both_sides(captured, graph.test, graph.known)
+    for side in STEP_SIDES:
         assert (here[side].higher != ranked[side].higher).float().mean() <= 0.1
 
 
@@ -103,7 +103,7 @@ def test_own_negatives_that_are_projected_train_to_the_same_bits_twice(graph, qu
 
 
 @CONTRACT
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("side", STEP_SIDES)
 def test_all_relations_of_a_pair_can_be_scored(graph, quick, name, side, monkeypatch):
     """Every relation between the entities of a batch scores as that triple does, in chunks or at once."""
     model = Trainer(graph, recipe_of(quick, name), CPU).model.double()
@@ -118,7 +118,7 @@ def test_all_relations_of_a_pair_can_be_scored(graph, quick, name, side, monkeyp
         [model.score(torch.stack([triples[:, 0], torch.full((5,), r), triples[:, 2]], 1), side) for r in every], 1
     )
     torch.testing.assert_close(model.score_relation_rows(side, ends, rows), expected)
-    monkeypatch.setattr("pairre.models.scoring.BUDGET", 1)
+    monkeypatch.setattr("pairre.models.scoring.MAX_ELEMENTS", 1)
     torch.testing.assert_close(model.score_relation_rows(side, ends, rows), expected)
 
 
@@ -153,7 +153,7 @@ def test_both_sides_corrupt_relations_only_where_they_differ(graph, quick, recip
 
 def test_relations_that_hold_are_no_negatives(graph, quick):
     trainer = Trainer(graph, override(quick, ["loss.relation_weight=1", "model.reciprocal=true"]), CPU)
-    batch = trainer.sampler.draw("head", trainer.number)
+    batch = trainer.sampler.draw("head", trainer.step_number)
     mask = trainer.sampler.targets(batch).known_relations
     known = {tuple(t) for t in graph.train.tolist()}
     for b, (anchor, true) in enumerate(zip(batch.anchor.tolist(), batch.true.tolist(), strict=True)):

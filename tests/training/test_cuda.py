@@ -8,7 +8,7 @@ from training_variants import VARIANTS
 
 import pairre
 from conftest import cuda_kernels_on_the_cpu
-from pairre.evaluation import evaluate_triples
+from pairre.evaluation import rank_both_sides
 from pairre.settings import override
 from pairre.training.step import Trainer
 
@@ -29,7 +29,7 @@ def test_a_captured_step_is_the_step(graph, quick, settings):
         for num in (1, 64, 1, 64) if ways == "many" else [1] * 130:
             trainer.advance(num)
         trainer.flush()
-        assert int(trainer.number) == trainer.progress.step == 130
+        assert int(trainer.step_number) == trainer.progress.step == 130
         results.append((trainer.model.entity.detach().cpu(), trainer.mean_loss(130)))
     (one, loss), (many, _), (plain, _), (_, there) = results
     assert torch.equal(one, plain)
@@ -59,8 +59,8 @@ def test_the_kernels_of_the_gpu_train_and_rank_as_those_of_the_cpu(graph, quick,
     torch.testing.assert_close(one.entity, two.entity, rtol=1e-2, atol=1e-3)
     one.load_state_dict(two.state_dict())
     with cuda_kernels_on_the_cpu():
-        there = evaluate_triples(two, graph.test, graph.known)
-    for side, here in evaluate_triples(one, graph.test, graph.known).items():
+        there = rank_both_sides(two, graph.test, graph.known)
+    for side, here in rank_both_sides(one, graph.test, graph.known).items():
         assert torch.equal(here.higher, there[side].higher)
         assert torch.equal(here.equal, there[side].equal)
 
@@ -70,8 +70,8 @@ def test_the_kernels_of_the_gpu_train_and_rank_as_those_of_the_cpu(graph, quick,
 def test_ranks_on_a_gpu_are_those_of_the_cpu(graph, quick):
     """On the same weights; scores differ in their last bits, so only candidates that nearly tie could change places."""
     run = pairre.train(graph, override(quick, ["train.steps=100"]), progress=False, device="cuda")
-    there = evaluate_triples(run.model, graph.test, graph.known)
-    here = evaluate_triples(run.model.cpu(), graph.test, graph.known)
+    there = rank_both_sides(run.model, graph.test, graph.known)
+    here = rank_both_sides(run.model.cpu(), graph.test, graph.known)
     for side, ranks in here.items():
         assert torch.equal(ranks.higher, there[side].higher)
         assert torch.equal(ranks.equal, there[side].equal)

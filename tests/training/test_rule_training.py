@@ -112,8 +112,8 @@ def test_gradients_of_tied_rows_match_finite_differences(many, recipe, name):
 
 def test_the_order_of_ties():
     order = tie_order(TREE)
-    assert order.place["e"] == order.place["f"]
-    assert order.place["g"] == order.place["h"]
+    assert order.position["e"] == order.position["f"]
+    assert order.position["g"] == order.position["h"]
     assert [len(level) for level in order.bodies] == [2, 1]
     roots = [order.stored[place] for place in order.first]
     assert roots == ["a", "a", "g"]  # a and e meet in c

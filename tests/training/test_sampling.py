@@ -7,19 +7,14 @@ from pairre.kernels.cpu import batch as cpu
 from pairre.kernels.reference import batch as reference
 from pairre.models import PairRE
 from pairre.settings import override
-from pairre.training.sampling import SIDES
-from pairre.training.sampling import Sampler as AnySampler
+from pairre.training.sampling import STEP_SIDES, Sampler
 
 CPU = torch.device("cpu")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def draw(sampler, step):
-    return sampler.draw(SIDES[step % 2], torch.tensor(step))
-
-
-def Sampler(graph, recipe, device):  # noqa: N802
-    return AnySampler(graph, recipe, PairRE, device)
+    return sampler.draw(STEP_SIDES[step % 2], torch.tensor(step))
 
 
 def known_mask(sampler, batch):
@@ -51,8 +46,8 @@ def test_negatives_that_are_training_triples_are_marked(graph, quick, chunk_size
         batch = draw(sampler, step)
         assert batch.side == ("tail", "head")[step % 2]
         num_sets = -(-len(batch.true) // (chunk_size or len(batch.true)))
-        assert batch.candidates.shape == (num_sets, 30)
-        rows = batch.candidates.repeat_interleave(sampler.chunk_size, 0)[: len(batch.true)]
+        assert batch.negative_ids.shape == (num_sets, 30)
+        rows = batch.negative_ids.repeat_interleave(sampler.chunk_size, 0)[: len(batch.true)]
         assert torch.equal(known_mask(sampler, batch), known_by_hand(graph, batch, rows))
     assert known_mask(sampler, batch).any()
 
@@ -61,7 +56,7 @@ def test_all_entities_as_negatives(graph, quick):
     everything = torch.arange(graph.num_entities).expand(32, -1)
     sampler = Sampler(graph, override(quick, ["sampling.negatives=0"]), PairRE, CPU)
     batch = draw(sampler, 1)
-    assert torch.equal(batch.candidates, everything[:1])
+    assert torch.equal(batch.negative_ids, everything[:1])
     assert torch.equal(known_mask(sampler, batch), known_by_hand(graph, batch, everything))
     unfiltered = Sampler(graph, override(quick, ["sampling.negatives=0", "sampling.filter=false"]), PairRE, CPU)
     assert torch.equal(known_mask(unfiltered, batch).nonzero()[:, 1], batch.true)
@@ -77,8 +72,8 @@ def test_a_batch_is_a_function_of_the_step(graph, quick):
     for step in (7, 2, 30, 7):
         a, b = draw(one, step), draw(two, step)
         assert torch.equal(triples(a), triples(b))
-        assert torch.equal(a.candidates, b.candidates)
-    assert not torch.equal(draw(one, 0).candidates, draw(one, 2).candidates)
+        assert torch.equal(a.negative_ids, b.negative_ids)
+    assert not torch.equal(draw(one, 0).negative_ids, draw(one, 2).negative_ids)
 
 
 def test_an_epoch_shows_each_triple_once_a_side(graph, quick):
@@ -93,7 +88,7 @@ def test_an_epoch_shows_each_triple_once_a_side(graph, quick):
 def test_k_vs_all_draws_each_query_once_an_epoch(graph, quick):
     changes = ["loss.name=k-vs-all", "loss.subsampling=false", "sampling.negatives=0", "train.batch=16"]
     sampler = Sampler(graph, override(quick, changes), PairRE, CPU)
-    for number, side in enumerate(SIDES):
+    for number, side in enumerate(STEP_SIDES):
         kept = [0, 1] if side == "tail" else [2, 1]
         queries = {tuple(pair) for pair in graph.train[:, kept].tolist()}
         assert len(queries) < len(graph.train)
@@ -147,13 +142,13 @@ def test_every_device_draws_the_same(graph, quick):
         sampler = Sampler(graph, recipe, PairRE, CPU)
         there = Sampler(graph, recipe, PairRE, torch.device(DEVICE))
         for step in (0, 1, 2, 3, 2 * (len(graph.train) // batch) + 1, 6 * (len(graph.train) // batch)):
-            side, number = SIDES[step % 2], torch.tensor(step)
+            side, number = STEP_SIDES[step % 2], torch.tensor(step)
             column = 2 if side == "tail" else 0
             a = reference.draw_batch(sampler.plans[side], column, number)
             b = gpu.draw_batch(there.plans[side], column, number.to(DEVICE))
             for one, two in ((a.entities, b.entities), (a.relation, b.relation), (a.weight, b.weight)):
                 assert torch.equal(one, two.cpu())
-            rows = sampler.draw(side, number).candidates.to(DEVICE)
+            rows = sampler.draw(side, number).negative_ids.to(DEVICE)
             anchor, index = b.entities[: sampler.batch_size], there.indexes[side]
             mask = gpu.known_mask(index, anchor, b.relation, rows, sampler.chunk_size)
             expected = known_mask(sampler, sampler.draw(side, number))
@@ -167,7 +162,7 @@ def test_every_device_draws_the_same(graph, quick):
 
 def test_a_pair_that_never_occurs_has_no_known_member(graph):
     gpu = pytest.importorskip("pairre.kernels.cuda.batch", reason="triton is not installed")
-    index = graph.known_train.side("tail", PairRE, torch.device(DEVICE))
+    index = graph.known_train.side("tail", torch.device(DEVICE))
     pairs = {(h, r) for h, r, _ in graph.train.tolist()}
     missing = [(h, r) for h in range(graph.num_entities) for r in range(graph.num_relations) if (h, r) not in pairs]
     kept, relation = torch.tensor([missing[0], missing[-1]], device=DEVICE).unbind(1)

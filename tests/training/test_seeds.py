@@ -1,5 +1,6 @@
 """Several seeds in one call: each ends as it would alone, and a CPU holds one trainer at a time."""
 
+import importlib
 import weakref
 
 import pytest
@@ -8,8 +9,9 @@ import torch
 import pairre
 from pairre.settings import override
 from pairre.support.errors import RecipeError
-from pairre.training import train as train_module
 from pairre.training.step import Trainer
+
+train_module = importlib.import_module("pairre.training.train")  # the package exports a function of that name
 
 
 def test_seeds_end_as_they_would_alone(graph, quick, tmp_path):

@@ -34,13 +34,13 @@ def test_it_learns(graph, quick, settings):
 def test_a_step_follows_the_gradient_of_the_loss(graph, quick):
     """One step of plain arithmetic: dense Adam on autograd's gradients of the loss on whole tables."""
     trainer = Trainer(graph, override(quick, ["train.schedule=constant"]), CPU)
-    batch = trainer.sampler.draw("tail", trainer.number)
+    batch = trainer.sampler.draw("tail", trainer.step_number)
     tables = {n: p.detach().clone().requires_grad_() for n, p in trainer.model.named_parameters()}
     entity = torch.nn.functional.normalize(tables["entity"], dim=-1)
     r_head, r_tail = tables["relation"][batch.relation].chunk(2, dim=-1)
     head, tail = entity[batch.anchor], entity[batch.true]
     d_pos = (head * r_head - tail * r_tail).abs().sum(-1)
-    candidates = entity[batch.candidates[0]]
+    candidates = entity[batch.negative_ids[0]]
     d_neg = (head[:, None] * r_head[:, None] - candidates[None] * r_tail[:, None]).abs().sum(-1)
     share = (-d_neg.detach()).masked_fill(trainer.sampler.targets(batch).known, -math.inf).softmax(1)
     gamma = 6.0

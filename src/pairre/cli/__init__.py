@@ -1,4 +1,7 @@
-"""The command line: each module is one command that parses its options, calls one function and prints."""
+"""The command line: every module with a function `command` is a command.
+
+A command parses its options, calls one function of the package and prints what it returns.
+"""
 
 from pairre.cli.app import main
 

@@ -20,23 +20,23 @@ from pairre.evaluation.metrics import (
     metric_rows,
     summarise,
 )
-from pairre.evaluation.ranking import Progress, Ranks, Ties, evaluate_triples, rank, rank_among
+from pairre.evaluation.ranking import ProgressCallback, Ranks, Ties, rank, rank_among, rank_both_sides
 
 __all__ = [
     "BREAKDOWN_METRICS",
     "METRICS",
     "By",
     "Metric",
-    "Progress",
+    "ProgressCallback",
     "Ranks",
     "Ties",
     "bootstrap",
     "evaluate",
-    "evaluate_triples",
     "metric",
     "metric_rows",
     "rank",
     "rank_among",
+    "rank_both_sides",
     "summarise",
     "summarise_groups",
     "triples_by_category",

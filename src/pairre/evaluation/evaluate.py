@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pairre.evaluation.metrics import bootstrap, summarise
-from pairre.evaluation.ranking import SIDES, Progress, Ranks, evaluate_triples, rank, rank_among  # noqa: F401
+from pairre.evaluation.ranking import SIDES, ProgressCallback, Ranks, rank, rank_among, rank_both_sides  # noqa: F401
 from pairre.graph import Graph, Side, Split
 from pairre.graph.statistics import CATEGORIES, relation_categories
 from pairre.runs import Run
@@ -19,7 +19,9 @@ from pairre.support.errors import GraphError
 By = Literal["side", "relation", "category"]
 
 
-def evaluate(run: Run, split: Split = "test", by: By = "side", progress: Progress | None = None) -> dict[str, Any]:
+def evaluate(
+    run: Run, split: Split = "test", by: By = "side", progress: ProgressCallback | None = None
+) -> dict[str, Any]:
     """Return the metrics of a split as plain values, in the shape of `metrics.json`.
 
     Each triple is ranked among all entities, with other known triples left out, or among its fixed candidates where the
@@ -33,7 +35,7 @@ def evaluate(run: Run, split: Split = "test", by: By = "side", progress: Progres
     if len(triples) == 0:
         raise GraphError(f"{graph.name}: the {split} split is empty, so there is nothing to evaluate")
     fixed_candidates = graph.fixed_candidates(split)
-    ranks = evaluate_triples(run.model, triples, graph.known, progress, fixed_candidates)
+    ranks = rank_both_sides(run.model, triples, graph.known, progress, fixed_candidates)
     result: dict[str, Any] = {
         "split": split,
         "graph": graph.name,

@@ -19,12 +19,12 @@ from pairre.kernels import RankingBatch, backend
 from pairre.models import Model
 
 log = logging.getLogger("pairre")
-Progress = Callable[[int], None]
+ProgressCallback = Callable[[int], None]  # receives the number of scores since the last call
 Ties = Literal["realistic", "optimistic", "pessimistic"]
 SIDES: tuple[Side, Side] = ("head", "tail")
 _TIED_ABOVE: dict[Ties, float] = {"optimistic": 0.0, "realistic": 0.5, "pessimistic": 1.0}
-_QUERIES = {"cpu": 1 << 18, "cuda": 1 << 26}  # features of the queries held at a time
-_CANDIDATES = {"cpu": 1 << 22, "cuda": 1 << 28}  # features of the fixed candidates held at a time
+_MAX_QUERY_FEATURES = {"cpu": 1 << 18, "cuda": 1 << 26}  # features of the queries held at a time
+_MAX_CANDIDATE_FEATURES = {"cpu": 1 << 22, "cuda": 1 << 28}  # features of the fixed candidates held at a time
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,9 @@ class Ranks:
         return self.values("realistic")
 
 
-def rank(model: Model, triples: Tensor, known: KnownTriples, side: Side, progress: Progress | None = None) -> Ranks:
+def rank(
+    model: Model, triples: Tensor, known: KnownTriples, side: Side, progress: ProgressCallback | None = None
+) -> Ranks:
     """Rank the true entity on `side` of [N, 3] triples among all entities, other known ones left out.
 
     Scores are counted where they arise: nothing of size queries × entities is stored.
@@ -67,7 +69,7 @@ def rank(model: Model, triples: Tensor, known: KnownTriples, side: Side, progres
     begin, end = index.ranges(triples)
     higher, equal = (torch.zeros(len(triples), dtype=torch.int64, device=device) for _ in range(2))
     true_score = torch.empty(len(triples), device=device)
-    kernels, size = backend(device.type), max(1, _QUERIES[device.type] // model.dim)
+    kernels, size = backend(device.type), max(1, _MAX_QUERY_FEATURES[device.type] // model.dim)
     with torch.no_grad():
         for part, chunks in model.candidate_groups(triples, side, size):
             relation, query = model.make_queries(triples[part], side)
@@ -87,12 +89,12 @@ def rank(model: Model, triples: Tensor, known: KnownTriples, side: Side, progres
 
 
 def rank_among(
-    model: Model, triples: Tensor, candidates: Tensor, side: Side, progress: Progress | None = None
+    model: Model, triples: Tensor, candidates: Tensor, side: Side, progress: ProgressCallback | None = None
 ) -> Ranks:
     """Rank the true entity on `side` of [N, 3] triples among itself and its fixed candidates [N, K]."""
     device = model.entity.device
     counts, own = [], triples[:, COLUMN[side], None].long()
-    size = max(1, _CANDIDATES[device.type] // (model.dim * (candidates.shape[1] + 1)))
+    size = max(1, _MAX_CANDIDATE_FEATURES[device.type] // (model.dim * (candidates.shape[1] + 1)))
     with torch.no_grad():
         for start in range(0, len(triples), size):
             part = slice(start, start + size)
@@ -115,11 +117,11 @@ def _ranks(higher: Tensor, equal: Tensor, num_candidates: Tensor, lost: Tensor) 
     return Ranks(higher.cpu(), equal.cpu(), num_candidates.cpu())
 
 
-def evaluate_triples(
+def rank_both_sides(
     model: Model,
     triples: Tensor,
     known: KnownTriples,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     fixed_candidates: Mapping[Side, Tensor] | None = None,
 ) -> dict[Side, Ranks]:
     """Rank both sides of [N, 3] triples, among fixed candidates [N, K] of each side or among all entities."""

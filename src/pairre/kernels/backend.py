@@ -27,6 +27,8 @@ _BACKENDS = {"cpu": ("pairre.kernels.cpu", "CpuBackend"), "cuda": ("pairre.kerne
 class Backend:
     """The reference backend; each operation is documented where it is defined, under `kernels/reference/`."""
 
+    can_capture = False  # whether all operations can be captured in a CUDA graph: none waits for the device
+
     # Scores of queries against candidates, and counts of candidates that score above the true one.
     score_candidates = staticmethod(scores.score_candidates)
     score_pairs = staticmethod(scores.pair_score)

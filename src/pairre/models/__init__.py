@@ -10,14 +10,25 @@ from pkgutil import iter_modules
 from typing import cast
 
 from pairre.models.contract import REGISTRY, Query
-from pairre.models.negatives import Chunked, Negatives, Own, Shared
+from pairre.models.negative_layouts import Chunked, NegativeLayout, Own, Shared
 from pairre.models.scoring import Model
 from pairre.support.errors import RecipeError, suggest
 
 # Patterns that relations may have, with a short name each; which of them a model can express is its `patterns`.
 PATTERNS = {"symmetry": "sym", "antisymmetry": "asym", "inverse": "inv", "composition": "comp", "subrelation": "sub"}
 _FIRST = ("pairre", "translation", "gaussian", "rotation")  # families in the order of tables; others follow by name
-__all__ = ["PATTERNS", "Chunked", "Model", "Negatives", "Own", "PairRE", "Query", "Shared", "model_class", "models"]
+__all__ = [
+    "PATTERNS",
+    "Chunked",
+    "Model",
+    "NegativeLayout",
+    "Own",
+    "PairRE",
+    "Query",
+    "Shared",
+    "model_class",
+    "models",
+]
 
 for _family in (*_FIRST, *sorted({module.name for module in iter_modules(__path__)} - set(_FIRST))):
     import_module(f"pairre.models.{_family}")

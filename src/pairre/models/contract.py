@@ -139,8 +139,9 @@ class ScoreFunction(torch.nn.Module):
     def rows_needed(self, side: Side, ids: Rows) -> tuple[Rows, Callable[[Rows], Rows]]:
         """Return the ids of rows that a step gathers for those of its batch, and a function of the gathered rows.
 
-        That function returns entity and relation rows for the ids of the batch. Only a model that `needs_other_rows`,
-        such as those of neighbours, defines it.
+        That function returns entity and relation rows for the ids of the batch, in their order. The gathered relation
+        rows must begin with those of `ids["relation"]`. Only a model that `needs_other_rows`, such as those of
+        neighbours, defines it.
         """
         raise NotImplementedError
 

@@ -1,5 +1,9 @@
 """Everything that is derived from the maths of a model: scores of batches, of triples, of all candidates of a query.
 
+Training calls `score_batch` with the rows that it gathered. Everything else takes ids: `score` for triples,
+`score_candidates` for some entities of each query, `score_all` (and `score_tails`, `score_heads`) for every entity,
+`score_relations` for every relation. Ranking walks over `candidate_groups`, so that no table of all scores is stored.
+
 B triples, E entities, R relations, K candidates of each query, M rows of negatives, D features.
 """
 
@@ -18,10 +22,10 @@ from pairre.graph import Side
 from pairre.graph.index import COLUMN
 from pairre.kernels import backend, compute_dtype
 from pairre.models.contract import Query, ScoreFunction
-from pairre.models.negatives import Chunked, Negatives, Own, Shared
+from pairre.models.negative_layouts import Chunked, NegativeLayout, Own, Shared
 
 Chunks = Iterator[tuple[int, Tensor]]  # prepared entity rows, each chunk with the id of its first row
-BUDGET = 1 << 24  # elements of a temporary
+MAX_ELEMENTS = 1 << 24  # of a temporary tensor
 
 
 class Model(ScoreFunction):
@@ -51,14 +55,16 @@ class Model(ScoreFunction):
         widths = self._widths[table]
         return SimpleNamespace(**dict(zip(widths, torch.split(rows, list(widths.values()), dim=-1), strict=True)))
 
-    def score_batch(self, side: Side, entity: Tensor, relation: Tensor, negatives: Negatives) -> tuple[Tensor, Tensor]:
+    def score_batch(
+        self, side: Side, entity: Tensor, relation: Tensor, layout: NegativeLayout
+    ) -> tuple[Tensor, Tensor]:
         """Return scores [B] of positives and [B, K] of their negatives, from gathered rows.
 
         `entity` holds B rows of anchors, B of the true entities on `side`, then those of the negatives. `relation`
         holds B rows.
         """
         kernels, size = backend(entity.device.type), len(relation)
-        if self.fused_batch_kernel and isinstance(negatives, Shared):
+        if self.fused_batch_kernel and isinstance(layout, Shared):
             fused = getattr(kernels, self.fused_batch_kernel)
             if fused:
                 return cast(tuple[Tensor, Tensor], fused(entity, relation, self.candidate_side[side] == "tail"))
@@ -66,20 +72,20 @@ class Model(ScoreFunction):
         query = self.make_query(side, anchor, relation)
         candidates = self.prepare_entities(true, self.candidate_side[side], relation)
         positive = kernels.score_pairs(self.metric or self.pair_score, *query, candidates)
-        return positive, self._score_negatives(side, query, relation, others, negatives)
+        return positive, self._score_negatives(side, query, relation, others, layout)
 
     def _score_negatives(
-        self, side: Side, query: Query, relation: Tensor, rows: Tensor, negatives: Negatives
+        self, side: Side, query: Query, relation: Tensor, rows: Tensor, layout: NegativeLayout
     ) -> Tensor:
         """Return scores [B, K] of negatives from their gathered rows [M, ·]."""
         q, w = query
         side = self.candidate_side[side]
         if self.projects_entities:
-            if isinstance(negatives, Shared) and negatives.relation_groups and self._fits(negatives, rows, q):
-                return self._score_by_relation(side, query, relation, rows, *negatives.relation_groups)
-            return self._score_projected(side, query, relation, negatives.rows_of_each(rows, len(q)))
+            if isinstance(layout, Shared) and layout.relation_groups and self._fits(layout, rows, q):
+                return self._score_by_relation(side, query, relation, rows, *layout.relation_groups)
+            return self._score_projected(side, query, relation, layout.rows_of_each(rows, len(q)))
         rows = self.prepare_entities(rows, side, None)
-        match negatives:
+        match layout:
             case Shared():
                 return self.score_rows(q, w, rows)
             case Own(positions):
@@ -89,10 +95,10 @@ class Model(ScoreFunction):
                 chunks = zip(torch.split(q, chunk_size), scales, rows.chunk(num_sets), strict=True)
                 return torch.cat([self.score_rows(*chunk) for chunk in chunks])
 
-    def _fits(self, negatives: Shared, rows: Tensor, q: Tensor) -> bool:
+    def _fits(self, layout: Shared, rows: Tensor, q: Tensor) -> bool:
         """Return whether all negatives, projected by every relation of a batch, fit into memory at once."""
-        assert negatives.relation_groups
-        return len(negatives.relation_groups[0]) * len(rows) * max(q.shape[1], rows.shape[1]) <= 4 * BUDGET
+        assert layout.relation_groups
+        return len(layout.relation_groups[0]) * len(rows) * max(q.shape[1], rows.shape[1]) <= 4 * MAX_ELEMENTS
 
     def _score_by_relation(
         self, side: Side, query: Query, relation: Tensor, rows: Tensor, first: Tensor, number: Tensor
@@ -113,7 +119,7 @@ class Model(ScoreFunction):
             return self.pair_score(q[:, None], None if w is None else w[:, None], c)
 
         q, w = query
-        size = max(1, BUDGET // (entity.shape[1] * max(q.shape[1], self.relation.shape[1])))
+        size = max(1, MAX_ELEMENTS // (entity.shape[1] * max(q.shape[1], self.relation.shape[1])))
         if len(q) <= size:
             return chunk(q, w, relation, entity)
         scores = []
@@ -124,11 +130,11 @@ class Model(ScoreFunction):
             scores.append(checkpoint(chunk, *inputs, use_reentrant=False, preserve_rng_state=False))
         return torch.cat(scores)
 
-    def score_relation_rows(self, side: Side, ends: Tensor, relations: Tensor) -> Tensor:
+    def score_relation_rows(self, side: Side, anchor_and_true: Tensor, relations: Tensor) -> Tensor:
         """Return scores [B, R] of relation rows between pairs of entities, queried for `side`.
 
-        `ends` holds B rows of anchors, then B of the entities on `side`. Pairs are scored in chunks, recomputed for
-        the gradient.
+        `anchor_and_true` holds B rows of anchors, then B of the entities on `side`. Pairs are scored in chunks,
+        recomputed for the gradient.
         """
 
         def chunk(anchor: Tensor, true: Tensor) -> Tensor:
@@ -138,8 +144,8 @@ class Model(ScoreFunction):
             q, w = self.make_query(side, anchor, rows)
             return self.pair_score(q, w, self.prepare_entities(true, self.candidate_side[side], rows))
 
-        size = max(1, BUDGET // (len(relations) * max(ends.shape[1], relations.shape[1])))
-        parts = zip(*(torch.split(rows, size) for rows in ends.chunk(2)), strict=True)
+        size = max(1, MAX_ELEMENTS // (len(relations) * max(anchor_and_true.shape[1], relations.shape[1])))
+        parts = zip(*(torch.split(rows, size) for rows in anchor_and_true.chunk(2)), strict=True)
         return torch.cat([checkpoint(chunk, *p, use_reentrant=False, preserve_rng_state=False) for p in parts])
 
     # --- from ids ---
@@ -206,7 +212,7 @@ class Model(ScoreFunction):
 
     def candidate_chunks(self, side: Side, relation: Tensor | None) -> Chunks:
         """Yield prepared entity rows in chunks of bounded size, each with the id of its first row."""
-        size = max(1024, 2 * BUDGET // self.entity.shape[1])
+        size = max(1024, 2 * MAX_ELEMENTS // self.entity.shape[1])
         for start in range(0, self.num_entities, size):
             rows = self.entity_rows(slice(start, start + size))
             yield start, self.prepare_entities(rows, self.candidate_side[side], relation)
@@ -221,7 +227,7 @@ class Model(ScoreFunction):
 
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         """Return scores [B, R] of every relation between head and tail."""
-        size = max(1, BUDGET // (self.num_relations * self.relation.shape[1]))
+        size = max(1, MAX_ELEMENTS // (self.num_relations * self.relation.shape[1]))
         relations = torch.arange(self.num_relations, device=heads.device)
         parts = []
         for h, t in zip(torch.split(heads, size), torch.split(tails, size), strict=True):

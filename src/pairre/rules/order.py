@@ -13,7 +13,7 @@ from pairre.support.errors import RuleError
 class Order(NamedTuple):
     """Positions of tied relations, level by level: a position depends on positions of earlier levels only."""
 
-    place: dict[str, int]  # relation → position; equivalent relations have the same one
+    position: dict[str, int]  # relation → position; equivalent relations have the same one
     stored: list[str]  # position → the relation whose stored row it is computed from
     first: list[int]  # position of the first level → the first position that it is connected with by conclusions
     bodies: list[list[list[int]]]  # later level, position → positions that imply it, padded to equal length

@@ -5,10 +5,13 @@ Decided here: where rows live and how they are updated. Nothing outside this fol
 
 from pairre.tables.contract import EmbeddingTable, Gathered
 from pairre.tables.local import OPTIMIZERS, DenseTable, LocalTable, TableGroup, local_table
+from pairre.tables.optimizers import AdagradTable, AdamTable
 from pairre.tables.schedule import learning_rates, restart_step
 
 __all__ = [
     "OPTIMIZERS",
+    "AdagradTable",
+    "AdamTable",
     "DenseTable",
     "EmbeddingTable",
     "Gathered",

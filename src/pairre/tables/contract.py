@@ -33,7 +33,10 @@ class EmbeddingTable(Protocol):
     width: int
 
     def gather(self, ids: Tensor, step: Tensor, groups: IdGroups | None = None) -> Gathered:
-        """Return rows as they are before `step`; `groups` of the ids, where the caller has them already."""
+        """Return rows as they are before `step`; `groups` of the ids, where the caller computes them already.
+
+        On a CUDA device that happens on another stream: only `update` may read them.
+        """
 
     def update(self, gathered: Gathered, gradient: Tensor, step: Tensor) -> None:
         """Update the gathered rows by their gradient."""

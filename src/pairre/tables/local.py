@@ -1,25 +1,22 @@
-"""Tables whose rows are all in this process, one class for each optimiser, and the tables of a model together.
+"""Tables whose rows are all in this process, and the tables of a model together; `optimizers.py` updates the rows.
 
-An optimiser is a subclass of `LocalTable` that reads and updates rows by its kernels; its `name` is what
-`train.optimizer` says. A step costs the same however large the table is. With `train.update_rows = "all"`, Adam also
-moves rows without a gradient, as the paper's does, but only when they are next needed.
+A step costs the same however large a table is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pairre.kernels import AdamState, IdGroups, backend, compute_dtype
+from pairre.kernels import IdGroups, backend, compute_dtype
 from pairre.settings import registry
 from pairre.settings.recipe import TrainRecipe
 from pairre.tables.contract import EmbeddingTable, Gathered
-from pairre.tables.schedule import adam_rates, learning_rates
+from pairre.tables.schedule import learning_rates
 
 RowConstraint = Callable[[Tensor], Tensor]  # changes rows in place to what a model allows, and returns them
 _CHUNK = 1 << 24  # elements of a chunk of rows
@@ -27,7 +24,12 @@ OPTIMIZERS: dict[str, type[LocalTable]] = {}  # by name; a subclass with a name 
 
 
 class LocalTable:
-    """A table with its optimiser; a subclass sets `read` and `apply`, its kernels, and adds the optimiser's state."""
+    """A table with its optimiser. A subclass is an optimiser: it must define `read` and `apply`.
+
+    One with state also defines `state`; one that defers updates, `flush_deferred` and `reset`. Plain PyTorch will do.
+    On a CUDA device a step is captured as a CUDA graph, so that nothing may depend on the value of `step` on the host:
+    index tensors with it.
+    """
 
     name: ClassVar[str]
 
@@ -52,9 +54,10 @@ class LocalTable:
         rate = learning_rates(recipe)
         return np.stack([rate, np.ones_like(rate)], 1)
 
-    # Return rows [N, width] as they are before a step: (ids, groups, step) → rows.
+    # read(ids, groups, step): return rows [N, width] as they are before a step. On a CUDA device the groups are being
+    # computed on another stream meanwhile, so that only `apply` may read them.
     read: Callable[[Tensor, IdGroups, Tensor], Tensor]
-    # Move rows against their gradient: (groups, gathered rows, gradient, step).
+    # apply(groups, gathered rows, gradient, step): move rows against their gradient.
     apply: Callable[[IdGroups, Tensor, Tensor, Tensor], None]
 
     def flush_deferred(self, step: Tensor) -> None:
@@ -102,62 +105,6 @@ class LocalTable:
         size = max(1, _CHUNK // self.width)
         for start in range(0, self.num_rows, size):
             yield start, self.table[start : start + size]
-
-
-class AdamTable(LocalTable):
-    """Adam (Kingma & Ba, 2015) over all rows or over the touched ones."""
-
-    name = "adam"
-
-    def __init__(self, table: Tensor, recipe: TrainRecipe, constraint: RowConstraint | None = None) -> None:
-        super().__init__(table, recipe, constraint)
-        mean, square = (torch.zeros_like(table, dtype=compute_dtype(table.dtype)) for _ in range(2))
-        seen = torch.full((len(table),), -1, dtype=torch.int32, device=table.device)
-        self.adam = AdamState(table, mean, square, seen if recipe.update_rows == "all" else None, self._rates)
-        self.read = partial(self.kernels.gather_adam, self.adam)  # rows catch up with the steps they missed
-        self.apply = partial(self.kernels.update_adam, self.adam)  # bias correction counts steps, not those of a row
-
-    @staticmethod
-    def rates(recipe: TrainRecipe) -> np.ndarray:
-        """Return the learning rate with both bias corrections of every step."""
-        return adam_rates(recipe)
-
-    def flush_deferred(self, step: Tensor) -> None:
-        """Have all rows catch up."""
-        self.kernels.flush_adam(self.adam, step)
-
-    def reset(self) -> None:
-        """Forget the moments, and that any row was ever touched."""
-        super().reset()
-        if self.adam.seen is not None:
-            self.adam.seen.fill_(-1)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return both moments, and the steps that each row has seen."""
-        seen = {} if self.adam.seen is None else {"seen": self.adam.seen}
-        return {"mean": self.adam.mean, "square": self.adam.square, **seen}
-
-
-class AdagradTable(LocalTable):
-    """Row-wise Adagrad: one accumulator a row. Rows without a gradient stay as they are."""
-
-    name = "adagrad"
-
-    def __init__(self, table: Tensor, recipe: TrainRecipe, constraint: RowConstraint | None = None) -> None:
-        super().__init__(table, recipe, constraint)
-        self.square = torch.zeros(len(table), dtype=compute_dtype(table.dtype), device=table.device)
-
-    def read(self, ids: Tensor, groups: IdGroups, step: Tensor) -> Tensor:  # noqa: ARG002
-        """Return rows as they are stored."""
-        return self.kernels.gather_rows(self.table, ids)
-
-    def apply(self, groups: IdGroups, rows: Tensor, gradient: Tensor, step: Tensor) -> None:  # noqa: ARG002
-        """Update rows."""
-        self.kernels.update_adagrad(self.table, self.square, self._rates, groups, gradient, step)
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the accumulators."""
-        return {"square": self.square}
 
 
 class DenseTable:

@@ -19,7 +19,7 @@ from pairre.graph import Side
 from pairre.kernels import backend
 from pairre.tables import EmbeddingTable, Gathered, TableGroup
 from pairre.training.losses import ScoredBatch, Term
-from pairre.training.sampling import SIDES, Batch, Sampler, Targets
+from pairre.training.sampling import STEP_SIDES, Batch, Sampler, Targets
 
 if TYPE_CHECKING:
     from pairre.training.step import Trainer
@@ -88,8 +88,8 @@ class CapturedSteps:
 
     def __init__(self, trainer: Trainer) -> None:
         proxy = weakref.proxy(trainer)  # so that the memory of a trainer that nobody needs is freed at once
-        self._one = [CapturedCall(partial(_take_steps, proxy, [side])) for side in SIDES]
-        several = [SIDES[i % 2] for i in range(STEPS_PER_LAUNCH)]
+        self._one = [CapturedCall(partial(_take_steps, proxy, [side])) for side in STEP_SIDES]
+        several = [STEP_SIDES[i % 2] for i in range(STEPS_PER_LAUNCH)]
         self._several = CapturedCall(partial(_take_steps, proxy, several), warm=True)
 
     def run(self, number: int, stop: int) -> int:
@@ -159,6 +159,6 @@ def overlap(trainer: Trainer, device: torch.device) -> None:
     """Let the parts of a trainer's step that do not depend on each other run side by side on a GPU."""
     side = SideStream(device)
     trainer.tables = OverlappedTables(trainer.tables.tables, side, device)
-    trainer.targets = partial(_compute_beside, side, trainer.sampler)
+    trainer.compute_targets = partial(_compute_beside, side, trainer.sampler)
     for terms in trainer.terms.values():
         terms[0] = AfterSideStream(terms[0], side)

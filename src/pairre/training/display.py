@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from pairre.evaluation.metrics import BREAKDOWN_METRICS, METRICS
 from pairre.graph import Graph
 from pairre.settings.recipe import Recipe
 from pairre.support.errors import MissingExtraError
@@ -57,9 +58,10 @@ class PlainDisplay(Display):
         where = f"step {entry['step']:>7,}/{self.num_steps:,}"
         if "valid" in entry:
             best = " (best)" if entry["valid"]["mrr"] == entry["best_mrr"] else f" (best {entry['best_mrr']:.4f})"
-            self.say(
-                f"{where}  valid MRR {entry['valid']['mrr']:.4f}{best}  Hits@10 {entry['valid']['hits_at_10']:.4f}"
+            mrr, *others = (
+                f"{METRICS[key].label} {METRICS[key].format(entry['valid'][key])}" for key in BREAKDOWN_METRICS
             )
+            self.say("  ".join([where, f"valid {mrr}{best}", *others]))
         elif time.monotonic() - self._last > 5:
             self._last = time.monotonic()
             self.say(f"{where}  loss {entry['loss']:.4f}  {entry['triples_per_second']:,} triples/s")

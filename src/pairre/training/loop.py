@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pairre.evaluation import evaluate_triples, summarise
+from pairre.evaluation import rank_both_sides, summarise
 from pairre.graph import Side
 from pairre.runs import RunFolder
 from pairre.support.errors import PairREError, RunError
@@ -136,7 +136,7 @@ class Loop:
         """Rank the validation triples; keep the weights if they are the best so far."""
         self.trainer.flush()
         self.trainer.check_finite()
-        ranks = evaluate_triples(
+        ranks = rank_both_sides(
             self.trainer.model, self.valid, self.trainer.graph.known, fixed_candidates=self.fixed_candidates
         )
         both = summarise(ranks)["both"]

@@ -1,7 +1,8 @@
 """Losses over the scores of a batch, and the terms that a step adds up.
 
 B positives, K negatives of each. `positive` [B] and `negative` [B, K] are scores; `known` [B, K] marks negatives that
-are true triples and must not count; `weight` [B] sums to 1. The margin belongs to the loss, not to the model.
+are true triples: a loss masks them, or takes them as labels (k-vs-all); `weight` [B] sums to 1. The margin belongs to
+the loss, not to the model.
 
 A new loss is a function of this signature with the decorator `loss`, in this file or in a plug-in.
 """
@@ -20,7 +21,7 @@ from pairre.kernels import backend
 from pairre.models import Model
 from pairre.settings import registry
 from pairre.settings.recipe import LossRecipe, RegularizerRecipe
-from pairre.training.sampling import SIDES, Batch, Targets
+from pairre.training.sampling import STEP_SIDES, Batch, Targets
 
 MASKED = -1e30  # the score of a masked negative; finite, so that a row of nothing but known triples stays finite
 
@@ -131,8 +132,8 @@ class ScoredBatch:
 
     batch: Batch
     targets: Targets
-    stored: dict[str, Tensor]  # rows as gathered, by table
-    ends: Tensor  # [2 B, ·] rows that were scored: anchors, true entities
+    leaves: dict[str, Tensor]  # rows as gathered, by table: what gradients are taken of
+    anchor_and_true: Tensor  # [2 B, ·] rows that were scored: anchors, true entities
     relation: Tensor  # [B, ·] rows that were scored
     all_relations: Tensor  # [R, ·], or none in steps that do not corrupt relations
     positive: Tensor  # [B]
@@ -159,14 +160,13 @@ class RelationTerm:
 
     def __init__(self, recipe: LossRecipe, model: Model, num_sides: int) -> None:
         self.loss, self.recipe, self.model = LOSSES[recipe.name], recipe, model
-        self.weight = (
-            recipe.relation_weight * len(SIDES) / num_sides
-        )  # what one side leaves out, the other makes up for
+        # Where only one side's steps have this term, it counts twice.
+        self.weight = recipe.relation_weight * len(STEP_SIDES) / num_sides
 
     def __call__(self, scored: ScoredBatch) -> Tensor:
         """Return the weighted loss of positives against all relations."""
         batch, targets = scored.batch, scored.targets
-        negative = self.model.score_relation_rows(batch.side, scored.ends, scored.all_relations)
+        negative = self.model.score_relation_rows(batch.side, scored.anchor_and_true, scored.all_relations)
         value = self.loss(scored.positive, negative, targets.known_relations, weight=targets.weight, recipe=self.recipe)
         return self.weight * value
 
@@ -180,6 +180,6 @@ class Regularizer:
     def __call__(self, scored: ScoredBatch) -> Tensor:
         """Return the penalty of the anchors, true entities and relations of a batch."""
         size = len(scored.positive)
-        ends, relation = scored.stored["entity"][: 2 * size], scored.relation
-        total = ends.abs().pow(self.power).sum() + relation.abs().pow(self.power).sum()
+        anchor_and_true, relation = scored.leaves["entity"][: 2 * size], scored.relation
+        total = anchor_and_true.abs().pow(self.power).sum() + relation.abs().pow(self.power).sum()
         return self.weight * total / size

@@ -105,8 +105,8 @@ class TiedRelations(RuleConstraint):
         self._is_first = (self._first == torch.arange(len(order.first), device=self.table.device))[:, None]
         self._bodies = [self._tensor(level) for level in order.bodies]
         self._position = torch.full((len(self.table),), -1, device=self.table.device)
-        tied = self._in_all_copies([graph.relations.id(name) for name in order.place], graph.num_relations)
-        self._position[tied] = self._in_all_copies(list(order.place.values()), len(order.stored))
+        tied = self._in_all_copies([graph.relations.id(name) for name in order.position], graph.num_relations)
+        self._position[tied] = self._in_all_copies(list(order.position.values()), len(order.stored))
         self.flush()
 
     def relation_rows(self, ids: Tensor, own: Tensor, stored: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ class RulePenalty(RuleConstraint):
 
     def __call__(self, scored: ScoredBatch) -> Tensor:
         """Return the penalty of the relation rows that a step gathered."""
-        return self.penalty(scored.stored["relation"])
+        return self.penalty(scored.leaves["relation"])
 
     def penalty(self, relation: Tensor) -> Tensor:
         """Return the sum over all rules; the rows of their relations are the last ones of `relation`."""

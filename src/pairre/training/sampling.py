@@ -2,6 +2,9 @@
 
 B positives a step, K negatives of each, S sets of negatives, E entities, R relations. Everything is a function of
 (seed, step), the same on every device.
+
+To draw negatives in another way, change `Sampler.draw`: it returns which entities are negatives (`Batch.negative_ids`),
+and `_lay_out` decides how their rows are gathered and shared. Known triples among them are marked in `Sampler.targets`.
 """
 
 from __future__ import annotations
@@ -14,11 +17,11 @@ from torch import Tensor
 from pairre.graph import Graph, Side
 from pairre.graph.index import COLUMN
 from pairre.kernels import BatchPlan, backend
-from pairre.models import Chunked, Model, Negatives, Own, Shared
+from pairre.models import Chunked, Model, NegativeLayout, Own, Shared
 from pairre.settings.recipe import LossRecipe, Recipe
 from pairre.support.randomness import key
 
-SIDES: tuple[Side, Side] = ("tail", "head")  # corrupted by even and by odd steps
+STEP_SIDES: tuple[Side, Side] = ("tail", "head")  # corrupted by even and by odd steps
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,9 @@ class Batch:
     true: Tensor  # [B] int64: the entity that negatives replace
     relation: Tensor  # [B] int64
     weight: Tensor  # [B]
-    candidates: Tensor  # [S, K] int64: sets of negatives, each shared by consecutive positives
+    negative_ids: Tensor  # [S, K] int64: sets of negatives, each shared by consecutive positives
     entity_ids: Tensor  # [2 B + M] int64: anchors, true entities, and each row of negatives that is gathered
-    negatives: Negatives  # how the rows of negatives belong to positives
+    layout: NegativeLayout  # which gathered rows are the negatives of which positive
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,9 @@ class Targets:
     """What the loss knows about a batch."""
 
     weight: Tensor  # [B], sums to 1
-    known: Tensor | None  # [B, K] bool: negatives that must not count
+    known: (
+        Tensor | None
+    )  # [B, K] bool: negatives that are true triples; losses mask them, k-vs-all takes them as labels
     known_relations: Tensor | None  # [B, R] bool: relations that hold between the two entities
 
 
@@ -51,10 +56,10 @@ class Sampler:
         self.filter, self.num_negatives = recipe.sampling.filter, recipe.sampling.negatives  # 0 means all entities
         self.kernels = backend(device.type)
         self.num_entities, self.num_relations = graph.num_entities, graph.num_relations
-        self.indexes = {side: graph.known_train.side(side, device) for side in SIDES}
+        self.indexes = {side: graph.known_train.side(side, device) for side in STEP_SIDES}
         triples = graph.train.to(device)
         k_vs_all = recipe.loss.name == "k-vs-all"
-        positives = {side: self._one_triple_per_query(side) if k_vs_all else triples for side in SIDES}
+        positives = {side: self._one_triple_per_query(side) if k_vs_all else triples for side in STEP_SIDES}
         self.batch_size = min(recipe.train.batch, *map(len, positives.values()))
         self.chunk_size = recipe.sampling.chunk_size or self.batch_size
         if self.num_negatives == 0:
@@ -86,7 +91,7 @@ class Sampler:
                 order_stream=key(recipe.train.seed, "order"),
                 negatives_stream=key(recipe.train.seed, "negatives"),
             )
-            for side, weight in zip(SIDES, (tails, heads), strict=True)
+            for side, weight in zip(STEP_SIDES, (tails, heads), strict=True)
         }
 
     def _one_triple_per_query(self, side: Side) -> Tensor:
@@ -105,6 +110,7 @@ class Sampler:
         for part in torch.split(triples, 1 << 24):
             weight = torch.ones(len(part), dtype=torch.float64, device=part.device)  # the same on every device
             if recipe.subsampling:
+                # As in RotatE's released code, each of the two counts starts from 3.
                 weight /= (self.indexes["tail"].count(part) + self.indexes["head"].count(part) + 6).double().sqrt()
             if recipe.query_balance:
                 weight /= self.indexes[side].count(part).double().pow(recipe.query_balance)
@@ -124,7 +130,7 @@ class Sampler:
         entity_ids = torch.cat([anchor, true, rows])
         return Batch(side, anchor, true, drawn.relation, drawn.weight, candidates, entity_ids, negatives)
 
-    def _lay_out(self, candidates: Tensor, relation: Tensor) -> tuple[Tensor, Negatives]:
+    def _lay_out(self, candidates: Tensor, relation: Tensor) -> tuple[Tensor, NegativeLayout]:
         """Return the ids of negatives whose rows are gathered, and how they belong to positives."""
         if self.chunk_size == 1:  # rows that several positives drew are gathered once
             rows, positions = distinct(candidates, self.num_entities)
@@ -139,13 +145,13 @@ class Sampler:
         known = relations = None
         if self.filter:
             index = self.indexes[batch.side]
-            known = self.kernels.known_mask(index, batch.anchor, batch.relation, batch.candidates, self.chunk_size)
+            known = self.kernels.known_mask(index, batch.anchor, batch.relation, batch.negative_ids, self.chunk_size)
         elif self.num_negatives == 0:
-            known = batch.candidates == batch.true[:, None]
+            known = batch.negative_ids == batch.true[:, None]
         if batch.side in self.relation_sides:
-            ends = (batch.anchor, batch.true) if batch.side == "tail" else (batch.true, batch.anchor)
+            head_and_tail = (batch.anchor, batch.true) if batch.side == "tail" else (batch.true, batch.anchor)
             index = self.indexes["relation"]
-            relations = self.kernels.known_mask(index, *ends, self.all_relations[None], self.batch_size)
+            relations = self.kernels.known_mask(index, *head_and_tail, self.all_relations[None], self.batch_size)
         return Targets(batch.weight / batch.weight.sum(), known, relations)
 
 
@@ -157,7 +163,7 @@ def relation_sides(recipe: Recipe, model: type[Model]) -> tuple[Side, ...]:
     if not recipe.loss.relation_weight:
         return ()
     reciprocal = recipe.model.reciprocal or model.tail_queries_only
-    return SIDES if reciprocal or model.sides_differ else SIDES[:1]
+    return STEP_SIDES if reciprocal or model.sides_differ else STEP_SIDES[:1]
 
 
 def distinct(ids: Tensor, num_ids: int) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ from pairre.tables import DenseTable, EmbeddingTable, TableGroup, local_table, r
 from pairre.training.capture import CapturedSteps, overlap
 from pairre.training.losses import EntityTerm, Regularizer, RelationTerm, ScoredBatch, Term
 from pairre.training.rule_constraints import RuleConstraint, RulePenalty, constrain_by_rules
-from pairre.training.sampling import SIDES, Batch, Sampler
+from pairre.training.sampling import STEP_SIDES, Batch, Sampler
 
 
 class Trainer:
@@ -37,43 +37,43 @@ class Trainer:
         score_function = model_class(recipe.model.name)
         validate(recipe, graph, score_function, with_rules=bool(rules))
         self.sampler = Sampler(graph, recipe, score_function, device)  # first: building its index needs much memory
-        self.targets = self.sampler.targets  # a function, which `overlap` replaces on a GPU
+        self.compute_targets = self.sampler.targets  # `overlap` replaces it on a GPU
         self.model = build_model(graph, recipe, device)
         self.rules = constrain_by_rules(rules, self.model, graph, recipe) if rules else None
         self._row_source = self.rules or (self.model if self.model.needs_other_rows else None)
         self.tables = TableGroup(_build_tables(self.model, recipe, self.rules))
-        self.terms = {side: _build_terms(self.model, recipe, self.sampler, self.rules, side) for side in SIDES}
-        self.number = torch.zeros((), dtype=torch.int64, device=device)  # of the step
+        self.terms = {side: _build_terms(self.model, recipe, self.sampler, self.rules, side) for side in STEP_SIDES}
+        self.step_number = torch.zeros((), dtype=torch.int64, device=device)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # since `mean_loss` was last called
-        self.model.step = self.number
+        self.model.step = self.step_number
         self.progress = Progress()
         self._weight_ids: Rows = {}
         if self.model.weight_parts:  # all dense weights are updated in every step
             self._weight_ids["weights"] = torch.arange(len(self.model.weights), device=device)
         self._restart = restart_step(recipe.train)
         self._captured: CapturedSteps | None = None
-        if device.type == "cuda":
+        if device.type == "cuda" and self.sampler.kernels.can_capture:
             overlap(self, device)
             self._captured = CapturedSteps(self)
         self.steps_per_launch = self._captured.steps_per_launch if self._captured else 1
 
     def step(self, side: Side) -> None:
         """Take one step, which corrupts `side`."""
-        batch = self.sampler.draw(side, self.number)
-        targets = self.targets(batch)
+        batch = self.sampler.draw(side, self.step_number)
+        targets = self.compute_targets(batch)
         ids, build_rows = self.rows_needed(batch)
-        gathered = self.tables.gather(ids, self.number)
-        stored = {name: table.rows for name, table in gathered.items()}
-        rows = build_rows(stored) if build_rows else stored
+        gathered = self.tables.gather(ids, self.step_number)
+        leaves = {name: table.rows for name, table in gathered.items()}
+        rows = build_rows(leaves) if build_rows else leaves
         size = len(batch.relation)
-        ends, relation = rows["entity"][: 2 * size], rows["relation"][:size]
-        scores = self.model.score_batch(side, rows["entity"], relation, batch.negatives)
-        scored = ScoredBatch(batch, targets, stored, ends, relation, rows["relation"][size:], *scores)
+        anchor_and_true, relation = rows["entity"][: 2 * size], rows["relation"][:size]
+        scores = self.model.score_batch(side, rows["entity"], relation, batch.layout)
+        scored = ScoredBatch(batch, targets, leaves, anchor_and_true, relation, rows["relation"][size:], *scores)
         loss = reduce(add, [term(scored) for term in self.terms[side]])
-        gradients = torch.autograd.grad(loss, list(stored.values()))
-        self.tables.update(gathered, dict(zip(stored, gradients, strict=True)), self.number)
+        gradients = torch.autograd.grad(loss, list(leaves.values()))
+        self.tables.update(gathered, dict(zip(leaves, gradients, strict=True)), self.step_number)
         self.loss_sum += loss.detach()
-        self.number += 1
+        self.step_number += 1
 
     def rows_needed(self, batch: Batch) -> tuple[Rows, Callable[[Rows], Rows] | None]:
         """Return the ids of the rows that a step gathers, and what builds the batch's rows from them, if needed."""
@@ -99,22 +99,22 @@ class Trainer:
             if self._captured:
                 self.progress.step += self._captured.run(number, stop)
             else:
-                self.step(SIDES[number % 2])
+                self.step(STEP_SIDES[number % 2])
                 self.progress.step += 1
         self.model.eval()
 
     def restart_optimizers(self) -> None:
         """Forget the state of all optimisers."""
         for table in self.tables.tables.values():
-            table.restart(self.number)
+            table.restart(self.step_number)
 
     def start(self, progress: Progress) -> None:
         """Continue from the progress of a checkpoint."""
         self.progress = progress
-        self.number.fill_(progress.step)
+        self.step_number.fill_(progress.step)
 
     def mean_loss(self, num_steps: int) -> float:
-        """Return the mean loss of the last `num_steps` steps, and raise TrainingError if it is not finite."""
+        """Return the mean loss of the `num_steps` steps since the last call; one that is not finite is a TrainingError."""
         value = self.loss_sum.item() / num_steps
         self.loss_sum.zero_()
         if not math.isfinite(value):
@@ -124,12 +124,12 @@ class Trainer:
     def flush(self) -> None:
         """Apply what tables deferred, so that the model can be used."""
         for table in self.tables.tables.values():
-            table.flush(self.number)
+            table.flush(self.step_number)
         if self.rules:
             self.rules.flush()
 
     def check_finite(self) -> None:
-        """Raise TrainingError rather than let weights be stored that are not finite."""
+        """Raise TrainingError rather than let weights be leaves that are not finite."""
         for name, table in self.tables.tables.items():
             if not all(bool(rows.isfinite().all()) for _, rows in table.local_rows()):
                 raise self._error(f"the {name} weights are not finite at")

@@ -87,6 +87,8 @@ def train_seeds(
     for seed, path in paths.items():
         if path and not begun[seed]:
             RunFolder.check_free(path)
+    if given_rules is not None:  # here, so that a warning about rules that are left out appears once
+        given_rules = usable_rules(given_rules, graph, resolve(graph, recipe, overrides, with_rules=True))
     together = chosen.type == "cuda"
 
     def make_session(seed: int) -> Session:
@@ -137,9 +139,10 @@ class Session:
     ) -> None:
         self.graph, self.path, self.resume = graph, path, resume
         self.folder = _existing_folder(path) if resume else None
-        self.recipe = resolve(graph, recipe or (self.folder.recipe() if self.folder else None), overrides)
         if rules is None and self.folder:
             rules = self.folder.rules() or None
+        chosen = recipe or (self.folder.recipe() if self.folder else None)
+        self.recipe = resolve(graph, chosen, overrides, with_rules=bool(rules))
         self.rules = [] if rules is None else usable_rules(rules, graph, self.recipe)
         if self.folder:
             self.folder.check_same(graph, self.recipe, self.rules)

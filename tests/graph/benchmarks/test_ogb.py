@@ -139,13 +139,16 @@ def test_typed_negatives_have_the_type_of_what_they_replace(biokg):
     graph = load_graph("ogbl-biokg")
     kind = np.digitize(np.arange(graph.num_entities), list(FIRST.values()))
     sampler = Sampler(
-        graph, override(QUICK, ["sampling.same_type=true", "sampling.chunk_size=1", "sampling.negatives=50"]), CPU
+        graph,
+        override(QUICK, ["sampling.same_type=true", "sampling.chunk_size=1", "sampling.negatives=50"]),
+        PairRE,
+        CPU,
     )
     for step, side in enumerate(("tail", "head")):
-        batch = sampler.batch(side, torch.tensor(step))
-        assert batch.negatives.shape == (16, 50)
-        assert np.array_equal(kind[batch.negatives], np.repeat(kind[batch.true][:, None], 50, 1))
-        diseases = batch.negatives[batch.true < SIZES["disease"]]
+        batch = sampler.draw(side, torch.tensor(step))
+        assert batch.negative_ids.shape == (16, 50)
+        assert np.array_equal(kind[batch.negative_ids], np.repeat(kind[batch.true][:, None], 50, 1))
+        diseases = batch.negative_ids[batch.true < SIZES["disease"]]
         assert diseases.unique().tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(RecipeError, match=r"sampling\.same_type: each positive needs negatives of its own"):
         train(graph, override(QUICK, ["sampling.same_type=true"]), progress=False)
@@ -185,7 +188,7 @@ def test_every_model_ranks_given_candidates(wikikg2, model, monkeypatch):
     built.initialise(0.5, 0)
     built.init_from_graph(graph, 0)
     everyone = torch.arange(20, dtype=torch.int32).repeat(len(graph.test), 1)
-    monkeypatch.setattr(sys.modules[rank_among.__module__], "_CANDIDATES", {"cpu": 250})
+    monkeypatch.setattr(sys.modules[rank_among.__module__], "_MAX_CANDIDATE_FEATURES", {"cpu": 250})
     for side, column in (("head", 0), ("tail", 2)):
         with torch.no_grad():
             scores = built.score_all(graph.test.long(), side)

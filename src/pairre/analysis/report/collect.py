@@ -29,7 +29,7 @@ from pairre.analysis.patterns.search import symmetries
 from pairre.analysis.report.entities import Method, entity_map
 from pairre.evaluation.evaluate import summarise_groups, triples_by_category, triples_by_relation
 from pairre.evaluation.metrics import BREAKDOWN_METRICS, METRICS, bootstrap, summarise
-from pairre.evaluation.ranking import evaluate_triples
+from pairre.evaluation.ranking import rank_both_sides
 from pairre.graph import Graph, Split
 from pairre.graph.statistics import CATEGORIES, relation_categories, relation_means
 from pairre.runs import Run
@@ -130,7 +130,7 @@ def _evaluated(
 ) -> tuple[dict[str, Any], dict[str, list[float | None]]]:
     """Return the metrics of a split, also by category, and columns of the table of relations, from one ranking."""
     graph, triples = run.graph, run.graph.split(split)
-    ranks = evaluate_triples(run.model, triples, graph.known, advance, graph.fixed_candidates(split))
+    ranks = rank_both_sides(run.model, triples, graph.known, advance, graph.fixed_candidates(split))
     evaluation = {
         "split": split,
         "num_triples": len(triples),

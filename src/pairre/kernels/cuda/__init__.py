@@ -11,6 +11,7 @@ from pairre.kernels.cuda import batch, loss, pairre, rows, scores
 class CudaBackend(Backend):
     """The operations with kernels for CUDA devices: all of them."""
 
+    can_capture = True
     score_candidates = staticmethod(scores.score_candidates)
     score_pairs = staticmethod(scores.score_pairs)
     true_scores = staticmethod(scores.true_scores)

@@ -297,7 +297,7 @@ def count_above(
     higher: Tensor,
     equal: Tensor,
 ) -> None:
-    """Adds to higher and equal [B] how many candidates score above `true` [B] and the same; nothing of B × N is stored.
+    """Add to higher and equal [B] how many candidates score above `true` [B] and the same; nothing of B × N is stored.
 
     Candidate n is entity first + n. Left out are entities own[b] and members[begin[b]:end[b]], which ascend.
     Members are int32; begin, end, own, higher and equal are int64.
@@ -312,7 +312,7 @@ def count_above(
 
 
 def true_scores(q: Tensor, w: Tensor, c: Tensor) -> Tensor:
-    """The score [B] of each query with the candidate of the same row, c [B, D]."""
+    """Return the score [B] of each query with the candidate of the same row, c [B, D]."""
     out = torch.empty(len(q), device=q.device)
     if len(q):
         _launch("true_scores", (_blocks(len(q), 32), 1, 1), 32, 0, q, w, c, out, len(q), q.shape[1])

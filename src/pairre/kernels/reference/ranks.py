@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pairre.kernels.reference.scores import BUDGET, Metric, PairScore, pair_score, score_candidates
+from pairre.kernels.reference.scores import MAX_ELEMENTS, Metric, PairScore, pair_score, score_candidates
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def count_above(batch: RankingBatch, candidates: Tensor, first_id: int) -> tuple
     """
     higher = torch.zeros(len(batch.query), dtype=torch.int64, device=batch.query.device)
     equal = torch.zeros_like(higher)
-    size = max(1, BUDGET // max(candidates.numel(), 1))
+    size = max(1, MAX_ELEMENTS // max(candidates.numel(), 1))
     for start in range(0, len(batch.query), size):
         rows = slice(start, start + size)
         part = batch[rows]

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 Metric = Literal["l1", "l2", "modulus", "dot"]
 PairScore = Callable[[Tensor, Tensor | None, Tensor], Tensor]  # a formula of (query, scale, candidate) [..., D]
 HALF = (torch.float16, torch.bfloat16)  # tables may be stored so; scores are computed in float32
-BUDGET = 1 << 25  # elements of one [queries, candidates, features] temporary
+MAX_ELEMENTS = 1 << 25  # elements of one [queries, candidates, features] temporary
 
 
 @cache
@@ -64,7 +64,7 @@ def score_candidates(
         return pair_score(metric, q[:, None], None if w is None else w[:, None], rows, others)
 
     width = (len(candidates) if ids is None else ids.shape[1]) * query.shape[1]
-    size = max(1, BUDGET // max(width, 1))
+    size = max(1, MAX_ELEMENTS // max(width, 1))
     if len(query) <= size:
         return chunk(query, scale, ids)
     parts = []
@@ -82,6 +82,7 @@ def pair_score(metric: Metric | PairScore, q: Tensor, w: Tensor | None, c: Tenso
     """
     if callable(metric):
         return metric(q, w, c)
+    check_arguments(metric, q.shape[-1], w is not None, False, r is not None)
     q, w, c, r = (t if t is None or t.dtype not in HALF else t.float() for t in (q, w, c, r))  # type: ignore[assignment]
     if metric == "dot":
         return stable_sum(q * c)

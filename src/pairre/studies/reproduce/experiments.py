@@ -25,7 +25,9 @@ class Trial:
     @property
     def key(self) -> str:
         """The folder of its runs; rows of different tables that are the same runs share it."""
-        return "-".join([self.graph, self.recipe, *(s.replace("=", "_") for s in self.settings), self.rules]).strip("-")
+        return "-".join(
+            [self.graph, self.recipe.replace("/", "-"), *(s.replace("=", "_") for s in self.settings), self.rules]
+        ).strip("-")
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         "baselines",
         "Other systems on FB15k-237",
-        tuple(Trial(label, "fb15k-237", f"fb15k-237-{label.lower()}", published=row) for label, row in _BASELINES),
+        tuple(Trial(label, "fb15k-237", f"fb15k-237/{label.lower()}", published=row) for label, row in _BASELINES),
         _ALL,
         needs="a GPU: under a minute a seed and system, GC-OTE two",
         remark="The published figures come from earlier papers; DistMult and ComplEx have gained since by "
@@ -135,7 +137,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "products",
         "DistMult and ComplEx on FB15k-237, trained as they were published",
         tuple(
-            Trial(label, "fb15k-237", f"fb15k-237-{label.lower()}-margin", published=row)
+            Trial(label, "fb15k-237", f"fb15k-237/{label.lower()}-margin", published=row)
             for label, row in _BASELINES
             if label in ("DistMult", "ComplEx")
         ),
@@ -251,8 +253,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "paired-rotate",
         "RotatE with one phase and with a pair, by relation category, FB15k-237",
         (
-            _categories("RotatE", "fb15k-237", "fb15k-237-rotate"),
-            _categories("RotatE+PairRelation", "fb15k-237", "fb15k-237-rotate", settings=("model.name=rotate+pair",)),
+            _categories("RotatE", "fb15k-237", "fb15k-237/rotate"),
+            _categories("RotatE+PairRelation", "fb15k-237", "fb15k-237/rotate", settings=("model.name=rotate+pair",)),
         ),
         _CATEGORIES,
         view="categories",

@@ -239,7 +239,8 @@ def _rules(trial: Trial, graph: Graph) -> list[Rule]:
     if trial.graph == "sports":
         return list(_SPORTS)
     raise PairREError(
-        f"{graph.name}: its rules are needed as $PAIRRE_DATA/{trial.graph}/rules.tsv, in the format of docs/rules.md"
+        f"{graph.name}: its rules are needed as $PAIRRE_DATA/{trial.graph}/rules.tsv, "
+        "in the format that `pairre rules mine` writes"
     )
 
 

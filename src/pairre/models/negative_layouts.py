@@ -50,4 +50,4 @@ class Own:
         return F.embedding(self.positions, rows)  # unlike an index, with the same gradient in every run
 
 
-Negatives = Shared | Chunked | Own
+NegativeLayout = Shared | Chunked | Own
