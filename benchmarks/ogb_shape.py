@@ -184,7 +184,7 @@ def make_negatives(world: World, splits: dict[Split, Tensor]) -> Arrays:
         rows[:] = random.integers(world.num_entities, size=rows.shape, dtype=np.int32)
         doubtful = np.arange(len(rows))
         while len(doubtful):
-            there = known.contains(triples[doubtful], side, torch.from_numpy(rows[doubtful]))
+            there = known.side(side).contains(triples[doubtful], torch.from_numpy(rows[doubtful]))
             row, place = np.nonzero(there.numpy())
             rows[doubtful[row], place] = random.integers(world.num_entities, size=len(row), dtype=np.int32)
             doubtful = doubtful[np.unique(row)]
@@ -322,7 +322,7 @@ def oracle(world: World, known: KnownTriples, triples: Tensor, side: Side, candi
     if mirror >= 0:
         mirrored = triples.flip(1)
         mirrored[:, 1] = mirror
-        scores[known.contains(mirrored, "tail" if side == "head" else "head", candidates)] = world.num_entities + 1
+        scores[known.side("tail" if side == "head" else "head").contains(mirrored, candidates)] = world.num_entities + 1
     return scores
 
 

@@ -137,8 +137,10 @@ def _by_benchmarks() -> Iterator[tuple[str, Kept]]:
     for file in sorted(RESULTS.glob("models-fb15k-237-*.json")):
         result = json.loads(file.read_text(encoding="utf-8"))
         by_recipe |= {model["recipe"]: model["test"]["fb15k-237"]["runs"] for model in result["models"]}
-        trials = [trial for trial in find("baselines").trials if trial.recipe in by_recipe]
-        labelled = {trial.label: by_recipe[trial.recipe] for trial in trials}
+        names = {
+            trial.label: trial.recipe.replace("/", "-") for trial in find("baselines").trials
+        }  # presets as once named
+        labelled = {label: by_recipe[name] for label, name in names.items() if name in by_recipe}
         kept = _measured(file, result, find("baselines"), labelled, "benchmarks/models.py fb15k-237", "seconds")
         yield "baselines", replace(kept, earlier=tuple(earlier))
         earlier.append(file.name)

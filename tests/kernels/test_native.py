@@ -17,7 +17,10 @@ from pairre.kernels.cuda import native
 
 ROOT = Path(__file__).parents[2]
 SHAPES = [(1, 1, 1), (5, 9, 40), (33, 35, 17), (130, 140, 33)]  # queries, candidates, features
-pytestmark = pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="needs g++ on Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="needs g++ on Linux"),
+    pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU runs the kernels themselves, in test_scores.py"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ class Trainer:
         self.step_number.fill_(progress.step)
 
     def mean_loss(self, num_steps: int) -> float:
-        """Return the mean loss of the `num_steps` steps since the last call; one that is not finite is a TrainingError."""
+        """Return the mean loss of the `num_steps` steps since the last call; TrainingError if it is not finite."""
         value = self.loss_sum.item() / num_steps
         self.loss_sum.zero_()
         if not math.isfinite(value):

@@ -101,6 +101,7 @@ def true_scores(metric: Metric, query: Tensor, scale: Tensor | None, candidates:
 def count_above(batch: RankingBatch, candidates: Tensor, first_id: int) -> tuple[Tensor, Tensor]:
     """Return what `reference.count_above` returns."""
     (num_q, dim), num_c = batch.query.shape, len(candidates)
+    check_arguments(batch.metric, dim, batch.scale is not None, False, False)
     higher, equal = torch.zeros(2, num_q, device=batch.query.device, dtype=torch.int64)
     tile_m, tile_n, grid = tiles(num_q, num_c)
     known = (batch.known_begin, batch.known_end, batch.known_ids)
