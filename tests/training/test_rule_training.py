@@ -67,7 +67,7 @@ def scores(model, relation, side="tail"):
     """Of every pair of entities."""
     everyone = torch.arange(30)
     pairs = torch.cartesian_prod(everyone, torch.tensor([NAMES.index(relation)]), everyone)
-    return model.score(pairs, side)
+    return model.score(pairs.to(model.entity.device), side).cpu()
 
 
 @pytest.mark.parametrize("reciprocal", ["false", "true"])
