@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import gzip
 import logging
+import os
+import re
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import save
 
 from pairre.graph import SPLITS, Graph, Vocabulary, load_graph
 from pairre.support.errors import GraphError
@@ -186,16 +191,147 @@ def test_save_and_load(tmp_path, small):
         lambda g: {"entities": Vocabulary(["aé", "", "c\nd"], "entity")},
         lambda g: {"entities": Vocabulary(["é", "a", "c\nd"], "entity")},
         lambda g: {"entities": Vocabulary(["a", "é", "c\nd", "more"], "entity")},
-        lambda g: {"entities": g.relations, "relations": g.entities},
         lambda g: {"relations": Vocabulary(["s", "r"], "relation")},
         lambda g: {"train": g.train.flip(0)},
         lambda g: {"train": g.train.flip(1)},
         lambda g: {"train": g.train[:1]},
         lambda g: {"valid": g.test, "test": g.valid},
         lambda g: {"train": torch.cat([g.train, g.test]), "test": g.valid},
+        lambda g: {"weights": {"train": torch.ones(2)}},
+        lambda g: {"weights": {"test": torch.ones(1)}},
     ],
 )
 def test_any_change_changes_the_fingerprint(small, change):
     changed = replace(small, **change(small))
     assert changed.fingerprint != small.fingerprint
     assert replace(small, name="renamed").fingerprint == small.fingerprint
+
+
+def test_weights_are_part_of_the_graph(tmp_path, small):
+    weighted = replace(small, weights={"train": torch.tensor([0.1, 3.0]), "test": torch.tensor([2.0])})
+    weighted.save(tmp_path / "graph")
+    again = Graph.load(tmp_path / "graph", "small")
+    assert again.fingerprint == weighted.fingerprint
+    assert {split: values.tolist() for split, values in again.weights.items()} == {
+        "train": pytest.approx([0.1, 3.0]),
+        "test": [2.0],
+    }
+    assert list(weighted.without_test().weights) == ["train"]
+    one, other = (replace(small, weights={"train": torch.tensor(w)}) for w in ([1.0, 2.0], [2.0, 1.0]))
+    assert one.fingerprint != other.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"train": torch.ones(3)}, "not one float32 number for each triple"),
+        ({"train": torch.ones(2).double()}, "not one float32 number for each triple"),
+        ({"tset": torch.ones(1)}, "not one float32 number for each triple"),
+        ({"train": torch.tensor([1, -1.0])}, "negative or not finite"),
+        ({"test": torch.tensor([float("nan")])}, "negative or not finite"),
+        ({"train": torch.zeros(2)}, "nothing to learn"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(small, weights, message):
+    with pytest.raises(GraphError, match=message):
+        replace(small, weights=weights)
+
+
+@pytest.mark.parametrize("options", [{"split": (0.8, 0.1, 0.1)}, {"seed": 1}])
+def test_a_graph_with_splits_refuses_others(tmp_path, options):
+    folder = folder_of(tmp_path / "g", train__tsv=TRAIN)
+    for source in (folder, "fb15k-237"):
+        with pytest.raises(GraphError, match="for a single file"):
+            load_graph(source, **options)
+
+
+def test_fractions_are_checked_wherever_the_graph_comes_from(tmp_path):
+    folder = folder_of(tmp_path / "g", train__tsv=TRAIN)
+    for source in (folder, "atlas"):
+        with pytest.raises(GraphError, match="add up to 100"):
+            load_graph(source, split=(float("nan"), 0.01, 0.01))
+
+
+@pytest.mark.parametrize("name", ["pipe", "pipe.tsv", "loop", "loop.tsv"])
+def test_what_is_no_file_is_refused_without_a_hang(tmp_path, name):
+    if name.startswith("pipe"):
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to(name)
+    with pytest.raises(GraphError, match=r"not a regular file|circle"):
+        load_graph(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\0b.tsv", os.fsdecode(b"\xff.tsv")])
+def test_names_that_no_file_has(tmp_path, name):
+    with pytest.raises(GraphError, match=r"NUL|UTF-8") as caught:
+        load_graph(tmp_path / name)
+    str(caught.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        *((name, lambda data: data[: len(data) // 2]) for name in ("entities.parquet", "train.parquet", "types.json")),
+        *((name, lambda data: b"") for name in ("relations.parquet", "valid.parquet", "negatives.safetensors")),
+        ("types.json", lambda _: b"[" * 100_000),
+        ("types.json", lambda _: b'{"a": ' + b"9" * 5_000 + b"}"),
+        ("types.json", lambda _: b'{"a": "b"}'),
+        ("types.json", lambda _: b'{"a": 3, "b": 1}'),
+        ("types.json", lambda _: b"\xff"),
+        ("types.json", None),
+        ("train.parquet", None),
+        ("train.parquet", lambda _: parquet(head=[9], relation=[0], tail=[0])),
+        ("train.parquet", lambda _: parquet(head=[-1], relation=[0], tail=[0])),
+        ("train.parquet", lambda _: parquet(head=["a"], relation=[0], tail=[0])),
+        ("train.parquet", lambda _: parquet(head=[None], relation=[0], tail=[0])),
+        ("train.parquet", lambda _: parquet(name=["a"])),
+        ("entities.parquet", lambda _: parquet(name=[1, 2, 3])),
+        ("train.parquet", lambda _: parquet(head=[0], relation=[0], tail=[0], weight=["x"])),
+        ("negatives.safetensors", lambda _: tensors({"valid.head": torch.zeros(7, 2, dtype=torch.int32)})),
+        ("negatives.safetensors", lambda _: tensors({"other": torch.zeros(1, 2, dtype=torch.int32)})),
+    ],
+)
+def test_a_stored_graph_that_is_damaged(tmp_path, file, change):
+    ids = torch.tensor([[0, 0, 1]], dtype=torch.int32)
+    graph = Graph(
+        *("g", Vocabulary(["a", "b"], "entity"), Vocabulary(["r"], "relation"), ids, ids, ids),
+        candidates={"valid.head": torch.zeros(1, 2, dtype=torch.int32)},
+        types={"x": 0, "y": 1},
+    )
+    graph.save(tmp_path / "graph")
+    assert load_graph(tmp_path / "graph").types == graph.types
+    path = tmp_path / "graph" / file
+    data = path.read_bytes()
+    path.unlink()
+    if change is None:
+        path.mkdir()
+    else:
+        path.write_bytes(change(data))
+    with pytest.raises(GraphError, match=re.escape(file)) as caught:
+        load_graph(tmp_path / "graph")
+    assert "\n" not in str(caught.value)
+
+
+def parquet(**columns):
+    types = {"head": pa.int32(), "relation": pa.int32(), "tail": pa.int32()}
+    arrays = {
+        k: pa.array(v, types.get(k) if v[0] is None or isinstance(v[0], int) else None) for k, v in columns.items()
+    }
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.table(arrays), buffer)
+    return buffer.getvalue().to_pybytes()
+
+
+def tensors(values):
+    return save(values)
+
+
+def test_a_file_that_may_not_fit_into_memory_is_warned_of(tmp_path, monkeypatch, caplog):
+    file = tmp_path / "a.tsv"
+    file.write_text("a\tr\tb\nb\tr\ta\n")
+    load_graph(file)
+    assert "pairre ingest" not in caplog.text
+    monkeypatch.setattr("pairre.graph.load.available_bytes", lambda: 10)
+    load_graph(file)
+    assert "a.tsv: about 30 B of memory may be needed to read it, and 10 B are free; pairre ingest" in caplog.text

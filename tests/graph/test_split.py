@@ -83,7 +83,7 @@ def test_the_held_out_triples_are_drawn_evenly():
     ],
 )
 def test_shares_that_are_refused(shares, shown):
-    with pytest.raises(GraphError, match=f"^split {shown}: three shares train/valid/test that add up to 100"):
+    with pytest.raises(GraphError, match=f"^split {shown}: three percentages train/valid/test that add up to 100"):
         split_triples(dense_graph(), 10, 3, shares)
 
 

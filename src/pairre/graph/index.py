@@ -9,6 +9,7 @@ bits on any graph.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Side = Literal["head", "relation", "tail"]  # the member of a triple that is asked for
+Side = Literal["head", "relation", "tail"]  # the member of a triple that a query leaves open
 COLUMN: dict[Side, int] = {"head": 0, "relation": 1, "tail": 2}
 _HOST = torch.device("cpu")
-_PAIR: dict[Side, tuple[int, int]] = {"tail": (0, 1), "head": (2, 1), "relation": (0, 2)}
+PAIR: dict[Side, tuple[int, int]] = {"tail": (0, 1), "head": (2, 1), "relation": (0, 2)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class SideIndex:
     def build(cls, triples: Tensor, side: Side, num_entities: int, num_relations: int) -> SideIndex:
         """Return the index of [N, 3] triples, on their device; repeated ones count once."""
         sizes = (num_entities, num_relations, num_entities)
-        first, second = _PAIR[side]
+        first, second = PAIR[side]
         num_members = sizes[COLUMN[side]]
         pair = triples[:, first].long() * sizes[second] + triples[:, second]
         member = triples[:, COLUMN[side]]
@@ -99,12 +100,12 @@ class SideIndex:
 
 
 def _sorted(keys: Tensor) -> Tensor:
-    """Keys in order; numpy sorts several times as fast as torch on the CPU."""
+    """Return keys in order; numpy sorts several times as fast as torch on the CPU."""
     return torch.from_numpy(np.sort(keys.numpy())) if keys.device == _HOST else keys.sort().values
 
 
 def _sorted_by_both(pair: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
-    """Both in the order of pairs, then members."""
+    """Return both in the order of pairs, then members."""
     if pair.device == _HOST:
         order = torch.from_numpy(np.lexsort((member.numpy(), pair.numpy())))
     else:
@@ -114,25 +115,33 @@ def _sorted_by_both(pair: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _differs(values: Tensor) -> Tensor:
-    """Which values differ from the one before; the first does."""
+    """Return which values differ from the one before; the first does."""
     result = torch.ones_like(values, dtype=torch.bool)
     torch.ne(values[1:], values[:-1], out=result[1:])
     return result
 
 
 class KnownTriples:
-    """A set of triples, indexed for any side; each index is built when it is first needed."""
+    """A set of triples, indexed for any side; each index that is not `stored` is built when it is first needed."""
 
-    def __init__(self, triples: Tensor, num_entities: int, num_relations: int) -> None:
-        self._triples = triples
+    def __init__(
+        self,
+        triples: Tensor | Callable[[], Tensor],
+        num_entities: int,
+        num_relations: int,
+        stored: Mapping[Side, SideIndex] | None = None,
+    ) -> None:
+        self._triples = triples  # or what puts them together when they are needed
         self._sizes = (num_entities, num_relations)
-        self._indexes: dict[tuple[torch.device, Side], SideIndex] = {}
+        self._indexes = {(_HOST, side): index for side, index in (stored or {}).items()}
 
     def side(self, side: Side, device: torch.device = _HOST) -> SideIndex:
         """Return the index that answers for the missing `side` of a triple, on a device."""
         if (device, side) not in self._indexes:
             host = self._indexes.get((_HOST, side))
-            self._indexes[device, side] = (
-                host.to(device) if host else SideIndex.build(self._triples.to(device), side, *self._sizes)
-            )
+            self._indexes[device, side] = host.to(device) if host else self._build(side, device)
         return self._indexes[device, side]
+
+    def _build(self, side: Side, device: torch.device) -> SideIndex:
+        triples = self._triples() if callable(self._triples) else self._triples
+        return SideIndex.build(triples.to(device), side, *self._sizes)

@@ -7,6 +7,19 @@ import numpy as np
 from pairre.support.errors import GraphError
 
 DEFAULT_FRACTIONS = (0.90, 0.05, 0.05)
+SPLIT_NAMES = {  # of files in a folder, without their endings
+    "train": ("train", "training"),
+    "valid": ("valid", "validation", "val", "dev"),
+    "test": ("test", "testing"),
+}
+
+
+def check_fractions(fractions: tuple[float, ...]) -> None:
+    """Raise a GraphError unless there are three fractions that add up to 1, that of train above 0."""
+    sums_to_one = abs(sum(fractions) - 1) <= 1e-6  # False for a NaN too
+    if len(fractions) != 3 or not sums_to_one or min(fractions) < 0 or fractions[0] <= 0:
+        shown = "/".join(f"{100 * f:g}" for f in fractions)
+        raise GraphError(f"split {shown}: three percentages train/valid/test that add up to 100, train above 0")
 
 
 def split_triples(
@@ -16,18 +29,26 @@ def split_triples(
     fractions: tuple[float, float, float] = DEFAULT_FRACTIONS,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
-    """Return train, valid and test of [N, 3] distinct triples; train contains every entity and every relation.
+    """Return train, valid and test of [N, 3] distinct triples; train contains every entity and every relation."""
+    rows = split_rows(triples, num_entities, num_relations, fractions, seed)
+    return {split: triples[chosen] for split, chosen in rows.items()}
+
+
+def split_rows(
+    triples: np.ndarray,
+    num_entities: int,
+    num_relations: int,
+    fractions: tuple[float, float, float] = DEFAULT_FRACTIONS,
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """Return the positions of the triples of train, valid and test.
 
     In a random order, the first triple of each entity and of each relation goes to train; of the others, the last ones
     go to valid and test. If too few are left for the fractions, valid and test are smaller in proportion.
     """
-    sums_to_one = abs(sum(fractions) - 1) <= 1e-6  # False for a NaN too
-    if len(fractions) != 3 or not sums_to_one or min(fractions) < 0 or fractions[0] <= 0:
-        shown = "/".join(f"{100 * f:g}" for f in fractions)
-        raise GraphError(f"split {shown}: three shares train/valid/test that add up to 100, train above 0")
+    check_fractions(fractions)
     order = np.random.default_rng(seed).permutation(len(triples))
-    shuffled = triples[order]
-    free = np.flatnonzero(~_first_occurrences(shuffled, num_entities, num_relations))
+    free = np.flatnonzero(~_first_occurrences(triples[order], num_entities, num_relations))
     num_valid, num_test = num_held_out(len(triples), fractions)
     if num_valid + num_test > len(free):
         num_valid = len(free) * num_valid // (num_valid + num_test)
@@ -36,9 +57,9 @@ def split_triples(
     in_train = np.ones(len(triples), np.bool_)
     in_train[held_out] = False
     return {
-        "train": shuffled[in_train],
-        "valid": shuffled[held_out[:num_valid]],
-        "test": shuffled[held_out[num_valid:]],
+        "train": order[in_train],
+        "valid": order[held_out[:num_valid]],
+        "test": order[held_out[num_valid:]],
     }
 
 
@@ -84,3 +105,14 @@ def distinct(triples: np.ndarray, num_entities: int, num_relations: int) -> np.n
     kept = np.ones(len(triples), np.bool_)
     kept[np.delete(rows, first)] = False
     return triples[kept]
+
+
+def distinct_weighted(triples: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the triples without repetitions, as `distinct` does, each with the largest of its weights."""
+    order = np.lexsort(triples.T)  # stable, so that the first of equal rows is the first occurrence
+    ordered = triples[order]
+    starts = np.flatnonzero(np.r_[True, (ordered[1:] != ordered[:-1]).any(axis=1)])
+    largest = np.empty_like(weights)
+    largest[order[starts]] = np.maximum.reduceat(weights[order], starts)
+    kept = np.sort(order[starts])
+    return triples[kept], largest[kept]

@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -14,14 +15,16 @@ from pairre.graph.graph import SPLITS, Graph, Split
 from pairre.graph.split import distinct
 
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
+NUM_EXAMPLES = 3
 MANY = 1.5  # mean number of entities from which a side of a relation counts as "N"
 
 
 @dataclass(frozen=True)
 class RelationStatistics:
-    """The statistics of one relation in train."""
+    """The statistics of one relation in train; `shown` is its name as a person reads it."""
 
     name: str
+    shown: str
     num_triples: int
     tails_per_head: float
     heads_per_tail: float
@@ -42,6 +45,13 @@ class GraphStatistics:
     num_unseen_relations: dict[str, int]
     categories: dict[str, dict[str, int]]
     relations: list[RelationStatistics]
+    skipped: dict[str, int]  # what was not read → triples
+    num_labelled: dict[str, int]  # entities, relations
+    num_types: int
+    num_typed_entities: int
+    leakage: dict[str, dict[str, Any]]
+    examples: list[tuple[str, str, str]]  # the first triples of train, to see whether they were read rightly
+    weights: dict[str, float]  # smallest, mean and largest weight in train; empty without weights
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can represent."""
@@ -77,7 +87,7 @@ def graph_statistics(graph: Graph) -> GraphStatistics:
     unique = {split: distinct(graph.split(split).numpy(), graph.num_entities, graph.num_relations) for split in SPLITS}
     train_entities, train_relations = torch.unique(graph.train[:, [0, 2]]), torch.unique(graph.train[:, 1])
     held_out: tuple[Split, ...] = ("valid", "test")
-    relations = _relation_statistics(graph)
+    relations, types = _relation_statistics(graph), graph.entity_types
     return GraphStatistics(
         name=graph.name,
         num_entities=graph.num_entities,
@@ -97,7 +107,28 @@ def graph_statistics(graph: Graph) -> GraphStatistics:
             for category in CATEGORIES
         },
         relations=relations,
+        skipped=dict(graph.annotations.skipped),
+        num_labelled={
+            "entities": _num_labels(graph.annotations.entity_labels),
+            "relations": _num_labels(graph.annotations.relation_labels),
+        },
+        num_types=len(types.names) if types else 0,
+        num_typed_entities=len(torch.unique(types.entities)) if types else 0,
+        leakage=graph.leakage,
+        examples=list(graph.names(graph.train[:NUM_EXAMPLES])),
+        weights=_weight_statistics(graph),
     )
+
+
+def _num_labels(labels: pa.Array | None) -> int:
+    return 0 if labels is None else len(labels) - int(labels.null_count)
+
+
+def _weight_statistics(graph: Graph) -> dict[str, float]:
+    weights = graph.weights.get("train", torch.empty(0)).double()
+    if not len(weights):
+        return {}
+    return {"min": float(weights.min()), "mean": float(weights.mean()), "max": float(weights.max())}
 
 
 def _num_shared(graph: Graph, one: np.ndarray, other: np.ndarray) -> int:
@@ -116,7 +147,12 @@ def _relation_statistics(graph: Graph) -> list[RelationStatistics]:
     categories = relation_categories(graph)
     return [
         RelationStatistics(
-            graph.relations[i], int(num_triples[i]), float(tails_per_head[i]), float(heads_per_tail[i]), categories[i]
+            graph.relations[i],
+            graph.show_relation(i),
+            int(num_triples[i]),
+            float(tails_per_head[i]),
+            float(heads_per_tail[i]),
+            categories[i],
         )
         for i in num_triples.argsort(descending=True, stable=True).tolist()
     ]

@@ -7,12 +7,16 @@ import torch
 from pairre.support.errors import DeviceError, suggest
 
 _TYPES = ("auto", "cpu", "cuda")
+_OTHER_NAMES = {"gpu": "cuda", "nvidia": "cuda"}
 
 
 def pick_device(name: str = "auto") -> torch.device:
     """Return the device of a name: `auto` is the GPU if there is one, else the CPU; `cuda:1` names one of several."""
-    if name.split(":")[0] not in _TYPES:
-        raise DeviceError(f"device '{name}': unknown{suggest(name, _TYPES)}; devices: {', '.join(_TYPES)}")
+    kind, *number = name.split(":", 1)
+    if kind not in _TYPES:
+        meant = ":".join([_OTHER_NAMES.get(kind.lower(), kind.lower()), *number])
+        near = f"; did you mean '{meant}'?" if kind.lower() in _OTHER_NAMES else suggest(name, _TYPES)
+        raise DeviceError(f"device '{name}': unknown{near}; devices: {', '.join(_TYPES)}")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -1,16 +1,20 @@
 """The exceptions that a user may see; each message is one line that says where, what, and what to write instead.
 
-The command line prints that line and exits with code 2. Any other exception is a bug and keeps its traceback.
+The command line prints that line and exits with code 2, or the class's own. Any other exception is a bug and keeps
+its traceback.
 """
 
 from __future__ import annotations
 
 import difflib
+import signal
 from collections.abc import Iterable
 
 
 class PairREError(Exception):
     """Base class of all errors that are caused by the input or the machine, not by the program."""
+
+    exit_code = 2  # of a command that this error ends
 
 
 class GraphError(PairREError):
@@ -42,7 +46,26 @@ class TrainingError(PairREError):
 
 
 class NameNotFoundError(PairREError):
-    """An entity or relation name is not in the graph."""
+    """A text names no entity or relation of the graph, or may mean several."""
+
+
+class OutputError(PairREError):
+    """Standard output cannot be written: a full disk, say."""
+
+
+class ClosedPipeError(OutputError):
+    """Standard output is a pipe whose reader has gone, as `head` does: nobody is left who could be told."""
+
+    exit_code = 128 + signal.SIGPIPE
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+
+class InterruptedCommandError(PairREError):
+    """Ctrl-C ended a command."""
+
+    exit_code = 128 + signal.SIGINT
 
 
 class MissingExtraError(PairREError):

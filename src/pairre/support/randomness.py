@@ -6,29 +6,21 @@ Nothing has to be stored, a resumed run draws what an unbroken one would have dr
 
 from __future__ import annotations
 
-import hashlib
-import math
-
 import torch
 from torch import Tensor
 
-GOLDEN, MIX1, MIX2 = -7046029254386353131, -4658895280553007687, -7723592293110705685  # as signed 64-bit integers
-ROUNDS = 4  # of `permute`
+from pairre.support.random_streams import GOLDEN, MIX1, MIX2, ROUNDS, grid, key
 
-
-def key(seed: int, *purpose: str | int) -> int:
-    """The stream of a purpose, as a signed 64-bit integer."""
-    text = "/".join(str(part) for part in (seed, *purpose))
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), signed=True)
+__all__ = ["GOLDEN", "MIX1", "MIX2", "ROUNDS", "bits", "generator", "grid", "integers", "key", "permute", "uniform"]
 
 
 def generator(seed: int, *purpose: str | int) -> torch.Generator:
-    """PyTorch's own generator on the CPU, for what happens once."""
+    """Return PyTorch's own generator on the CPU, for what happens once."""
     return torch.Generator().manual_seed(key(seed, *purpose) & 0xFFFFFFFF)
 
 
 def _shift(x: Tensor, by: int) -> Tensor:
-    """Logical shift to the right."""
+    """Shift bits to the right, zeros coming in."""
     return (x >> by) & ((1 << (64 - by)) - 1)
 
 
@@ -41,24 +33,18 @@ def bits(stream: int | Tensor, counter: Tensor) -> Tensor:
 
 
 def integers(stream: int | Tensor, counter: Tensor, below: int) -> Tensor:
-    """A number in [0, below) for each counter, below < 2³¹: the upper half of the product with 64 random bits."""
+    """Return a number in [0, below) for each counter, below < 2³¹: the upper half of a product with 64 random bits."""
     x = bits(stream, counter)
     return (_shift(x, 32) * below + ((x & 0xFFFFFFFF) * below >> 32)) >> 32
 
 
 def uniform(stream: int | Tensor, counter: Tensor) -> Tensor:
-    """A float32 in [0, 1) for each counter, a multiple of 2⁻²⁴."""
+    """Return a float32 in [0, 1) for each counter, a multiple of 2⁻²⁴."""
     return _shift(bits(stream, counter), 40).float() * 2**-24
 
 
-def grid(size: int) -> tuple[int, int]:
-    """Rows and columns of the smallest nearly square grid that holds `size` places."""
-    rows = max(1, math.isqrt(size))
-    return rows, -(-size // rows)
-
-
 def permute(stream: int | Tensor, position: Tensor, size: int) -> Tensor:
-    """Where each position in [0, size) goes in a random order of them all: a bijection that is stored nowhere.
+    """Return where each position in [0, size) goes in a random order of them all: a bijection that is stored nowhere.
 
     Positions are places (row, column) of a grid; each round shifts rows by a random function of the column, then
     columns by one of the row. Whoever lands on a place past the end is shifted again.

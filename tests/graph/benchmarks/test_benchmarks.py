@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from pairre.graph.benchmarks import BENCHMARKS, Benchmark, Source, Splits, locate, lookup, names
+from pairre.graph.benchmarks import BENCHMARKS, Benchmark, Source, Splits, download, locate, lookup, names, obtain
 from pairre.support.errors import DownloadError, GraphError
 from pairre.support.files import cache_folder
 
@@ -370,4 +370,38 @@ def test_a_cache_that_cannot_be_written_says_what_to_set(server: Server, offer: 
     in_the_way.mkdir(parents=True)
     (in_the_way / "notes.txt").touch()
     with pytest.raises(DownloadError, match="remove what is in the way"):
+        locate("toy")
+
+
+def test_without_a_checksum_a_download_has_to_be_asked_for(server: Server, offer: Any) -> None:
+    offer(serve_splits(server), sha256=Splits())
+    with pytest.raises(DownloadError, match=r"no checksum is known .* --unverified") as caught:
+        locate("toy")
+    assert "\n" not in str(caught.value)
+    assert server.asked == []
+    assert contents(locate("toy", unverified=True)) == TEXT
+    assert contents(locate("toy")) == TEXT  # what was accepted once is kept
+
+
+def test_a_split_without_end_is_cut_off(server: Server, offer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(serve_splits(server, {**TEXT, "train": TEXT["train"] * 2}))
+    with pytest.raises(DownloadError, match=r"expected .* train triples, found more"):
+        locate("toy")
+    monkeypatch.setattr(obtain, "_MAX_LINE", 5)
+    with pytest.raises(DownloadError, match="a line of more than"):
+        locate("toy")
+
+
+def test_an_archive_without_end_is_refused(server: Server, offer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.files["/toy.tgz"] = tar_of({"bomb": b"\0" * 5000, **{f"{split}.txt": body for split, body in TEXT.items()}})
+    offer(Source.of_archive(f"{server.url}/toy.tgz"))
+    monkeypatch.setattr(obtain, "_MAX_UNPACKED", 4000)
+    with pytest.raises(DownloadError, match="when it is unpacked"):
+        locate("toy")
+
+
+def test_a_download_without_end_is_refused(server: Server, offer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(serve_splits(server))
+    monkeypatch.setattr(download, "_MAX_BYTES", 10)
+    with pytest.raises(DownloadError, match="not what was published"):
         locate("toy")

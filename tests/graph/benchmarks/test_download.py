@@ -27,6 +27,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         if self.path == "/chunked-cut":
             self.send_header("Transfer-Encoding", "chunked")
+        elif self.path == "/absurd":
+            self.send_header("Content-Length", "9" * 5000)
         elif self.path != "/unannounced":
             self.send_header("Content-Length", str(len(BODY) + (500 if self.path in {"/cut", "/reset"} else 0)))
         self.end_headers()
@@ -63,7 +65,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
 
 
-@pytest.mark.parametrize("path", ["/whole", "/unannounced"])
+@pytest.mark.parametrize("path", ["/whole", "/unannounced", "/absurd"])
 def test_a_whole_file_arrives_and_no_part_stays(server: str, tmp_path: Path, path: str) -> None:
     fetch(server + path, tmp_path / "file", expected_bytes=len(BODY))
     assert (tmp_path / "file").read_bytes() == BODY

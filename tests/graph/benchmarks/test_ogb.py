@@ -3,6 +3,7 @@
 import gzip
 import os
 import pickle
+import shutil
 import sys
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from pairre.graph.benchmarks import find
 from pairre.models import PairRE, models
 from pairre.runs import Run
 from pairre.settings import from_values, load_recipe, override
-from pairre.support.errors import DownloadError, GraphError, MissingExtraError, RecipeError
+from pairre.support.errors import DownloadError, GraphError, MissingExtraError, RecipeError, RunError
 from pairre.training.sampling import Sampler
 
 pytest.importorskip("pandas", reason="the extra `ogb` is not installed")
@@ -229,8 +230,10 @@ def test_the_whole_path(biokg, call, tmp_path):
     assert (len(blind.test), set(blind.candidates)) == (0, {"valid.head", "valid.tail"})
     assert blind.fingerprint != graph.fingerprint
     (tmp_path / "run" / "graph" / "negatives.safetensors").write_bytes(b"\0" * 20)
-    with pytest.raises(GraphError, match="graph: damaged"):
+    with pytest.raises(RunError, match=r"negatives\.safetensors: damaged"):
         load_run(tmp_path / "run")
+    with pytest.raises(GraphError, match=r"negatives\.safetensors: damaged"):
+        load_run(tmp_path / "run", verify=False)
 
 
 def test_a_download_of_another_size_is_refused(wikikg2, data, monkeypatch, tmp_path):
@@ -249,7 +252,7 @@ def test_faults_are_one_line(wikikg2, biokg, data):
     for rows, words in (
         ([(0, "Q0"), (2, "Q2")], "the ids are not 0, 1, 2"),
         ([("x", "Q0")], "not a table of ids and names"),
-        ([(i, f"Q{i}") for i in range(7)], "a split has an id without a name: 7 entity names"),
+        ([(i, f"Q{i}") for i in range(7)], "a split has an id without a name in mapping: .* is not an id from 0 to 6"),
     ):
         table(names, ["node idx", "entity id"], rows)
         with pytest.raises(GraphError, match=words):
@@ -298,9 +301,11 @@ def test_without_a_copy_it_says_what_is_missing(data, call, monkeypatch, answer,
         raise answer
 
     monkeypatch.setattr("ogb.linkproppred.dataset.decide_download", ask)
-    with pytest.raises(DownloadError, match=words):
+    with pytest.raises(DownloadError, match=r"no checksum is known .* --unverified"):
         load_graph("ogbl-biokg")
-    code, printed, said = call("stats", "ogbl-biokg")
+    with pytest.raises(DownloadError, match=words):
+        load_graph("ogbl-biokg", unverified=True)
+    code, printed, said = call("stats", "ogbl-biokg", "--unverified")
     assert (code, printed) == (2, "")
     assert "pairre: ogbl-biokg: " in said
 
@@ -308,7 +313,7 @@ def test_without_a_copy_it_says_what_is_missing(data, call, monkeypatch, answer,
 def test_without_ogb_the_extra_is_named(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "ogb.linkproppred", None)
     with pytest.raises(MissingExtraError, match=r"ogbl-wikikg2 needs .* pip install 'pairre\[ogb\]'"):
-        load_graph("ogbl-wikikg2")
+        load_graph("ogbl-wikikg2", unverified=True)
 
 
 def test_recipes_have_the_published_settings():
@@ -322,3 +327,20 @@ def test_recipes_have_the_published_settings():
         assert (*found, training.lr, training.steps) == values
         assert recipe.sampling.same_type == (name == "ogbl-biokg")
         assert find(name).from_ogb
+
+
+def test_a_copy_without_splits_is_not_given_to_the_loader(wikikg2, data):
+    """The loader would unpickle `processed/data_processed`."""
+    folder = data / "ogbl_wikikg2"
+    shutil.rmtree(folder / "split")
+    (folder / "processed").mkdir(exist_ok=True)
+    (folder / "processed" / "data_processed").write_bytes(b"anything")
+    with pytest.raises(GraphError, match="no folder split"):
+        load_graph("ogbl-wikikg2")
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"head": np.zeros(1)}, "text"])
+def test_a_split_of_another_shape_is_damaged(wikikg2, data, value):
+    save(next((data / "ogbl_wikikg2" / "split").glob("*/valid.pt")), value)
+    with pytest.raises(GraphError, match=r"valid\.pt: damaged"):
+        load_graph("ogbl-wikikg2")

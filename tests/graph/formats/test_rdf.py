@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 from pairre.graph import load_graph
-from pairre.graph.formats import read_triples
+from pairre.graph.formats import Layout, read_triples
 from pairre.support.errors import GraphError, MissingExtraError
 
 pytest.importorskip("pyoxigraph", reason="RDF needs pairre[rdf]")
 
 E = "http://e.org/"
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 EXPECTED = {(f"{E}a", f"{E}likes", f"{E}b"), (f"{E}b", f"{E}likes", f"{E}é"), (f"{E}a", f"{E}knows", "_:x")}
 NT = f"""# a comment
 <{E}a> <{E}likes> <{E}b> .
@@ -57,9 +58,9 @@ FILES = {
 
 def read(path, data):
     path.write_bytes(data.encode() if isinstance(data, str) else data)
-    columns = read_triples(path)
+    columns = read_triples(path, Layout(keep_blank=True))
     rows = zip(columns.head.to_pylist(), columns.relation.to_pylist(), columns.tail.to_pylist(), strict=True)
-    return list(rows), columns.num_literals
+    return list(rows), columns.skipped.get("literals", 0)
 
 
 @pytest.mark.parametrize("suffix", FILES)
@@ -79,8 +80,11 @@ def test_literals_are_counted_in_a_warning(tmp_path, caplog):
     (tmp_path / "g.ttl").write_text(TTL)
     with caplog.at_level(logging.WARNING, logger="pairre"):
         graph = load_graph(tmp_path / "g.ttl")
-    assert graph.num_entities == 4
+    assert graph.num_entities == 3
     assert "2 triples with a literal skipped" in caplog.text
+    assert "1 triples of blank nodes skipped (--keep-blank keeps them)" in caplog.text
+    assert graph.annotations.skipped == {"literals": 2, "blank nodes": 1}
+    assert load_graph(tmp_path / "g.ttl", keep_blank=True).num_entities == 4
 
 
 def test_nothing_but_literals(tmp_path):
@@ -91,6 +95,62 @@ def test_nothing_but_literals(tmp_path):
 def test_a_quoted_triple_is_skipped_like_a_literal(tmp_path):
     spo = f"<{E}a> <{E}p> <{E}b>"
     assert read(tmp_path / "g.nt", f"<{E}x> <{E}says> <<( {spo} )>> .\n{spo} .\n") == ([(f"{E}a", f"{E}p", f"{E}b")], 1)
+
+
+BUILDING = f"""@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix e: <{E}> .
+e:a rdfs:label "A plain", "A de"@de ; skos:prefLabel "A preferred"@en ; a e:Thing .
+e:b rdfs:label "B us"@en-US, "B plain" ; e:likes e:a ; a e:Thing, e:Other .
+e:c skos:prefLabel "C de"@de, "C en"@EN ; e:likes e:b ; a e:Thing .
+e:likes rdfs:label "mag"@de ; rdfs:domain [ a e:Class ] .
+e:d e:has (e:a e:b) ; e:likes e:c .
+"""
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("en", ["A plain", "B us", "C en", None]),
+        ("de", ["A de", "B plain", "C de", None]),
+        ("", ["A plain", "B plain"]),
+    ],
+)
+def test_labels_in_the_wanted_language_come_first(tmp_path, language, expected):
+    (tmp_path / "g.ttl").write_text(BUILDING)
+    graph = load_graph(tmp_path / "g.ttl", language=language)
+    labels = [graph.entity_label(graph.find_entity(f"e:{name}")) for name in "abcd"]
+    assert labels[: len(expected)] == expected
+    assert graph.show_relation(graph.find_relation("mag")) == "mag"
+    assert graph.annotations.skipped == {"blank nodes": 3, "RDF lists": 4}
+
+
+def types_by_name(graph):
+    pairs = graph.entity_types
+    names = {graph.show_entity(i): [graph.type_names.show(t) for t in pairs.of(i)] for i in range(graph.num_entities)}
+    return {name: sorted(types) for name, types in names.items() if types}
+
+
+def test_types_are_the_objects_of_rdf_type_whether_it_is_a_relation_or_not(tmp_path):
+    (tmp_path / "g.ttl").write_text(BUILDING)
+    graph = load_graph(tmp_path / "g.ttl", split=(1, 0, 0))
+    expected = {"A plain": ["e:Thing"], "B us": ["e:Other", "e:Thing"], "C en": ["e:Thing"]}
+    assert types_by_name(graph) == expected
+    assert "rdf:type" in [graph.show_relation(i) for i in range(graph.num_relations)]
+    for choice in ({"exclude": "rdf:type"}, {"only": ["mag"]}):
+        graph = load_graph(tmp_path / "g.ttl", split=(1, 0, 0), **choice)
+        assert types_by_name(graph) == expected
+        assert [graph.show_relation(i) for i in range(graph.num_relations)] == ["mag"]
+        assert graph.annotations.skipped["other relations"] == 4
+        graph.save(tmp_path / "stored")
+        assert types_by_name(load_graph(tmp_path / "stored")) == expected
+
+
+def test_types_of_held_out_triples_are_not_known(tmp_path):
+    (tmp_path / "train.nt").write_text(f"<{E}a> <{RDF}type> <{E}X> .\n<{E}b> <{E}p> <{E}a> .\n")
+    (tmp_path / "test.nt").write_text(f"<{E}b> <{RDF}type> <{E}X> .\n")
+    graph = load_graph(tmp_path)
+    assert [len(graph.entity_types.of(graph.find_entity(name))) for name in "ab"] == [1, 0]
 
 
 ANONYMOUS = {

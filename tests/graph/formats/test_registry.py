@@ -51,12 +51,11 @@ def test_a_new_format_loads_a_file_and_a_folder(tmp_path, arrows, ending):
 
 
 def test_messages_and_help_name_a_new_format(tmp_path, arrows):
-    assert formats.endings()[:4] == (".tsv", ".txt", ".csv", ".parquet")
-    assert formats.endings()[-1] == ".arrows"
-    assert formats.endings_help().startswith(".tsv .txt .csv .parquet .nt ")
-    assert formats.endings_help().endswith(" .arrows, each also .gz or .zst")
-    assert formats.formats()[-1].help == "lines of `head -relation-> tail`"
-    with pytest.raises(GraphError, match=r"unknown ending '\.docx'; known endings: \.tsv, .*\.arrows, each also"):
+    assert {".tsv", ".txt", ".csv", ".parquet", ".nt"} <= set(formats.endings())
+    assert ".arrows" in formats.endings()
+    assert formats.endings_help() == f"{' '.join(formats.endings())}, each also .gz or .zst"
+    assert "lines of `head -relation-> tail`" in {file_format.help for file_format in formats.formats()}
+    with pytest.raises(GraphError, match=r"unknown ending '\.docx'; known endings: .*\.arrows.*, each also"):
         formats.read_triples(tmp_path / "g.docx")
 
 

@@ -11,12 +11,13 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
 from pairre.support.errors import DownloadError
+from pairre.support.reading import announced_bytes
+from pairre.support.terminal import BarColumn, Console, DownloadColumn, Progress, TransferSpeedColumn
+from pairre.support.terminal import progress as progress_bar
 
 _CHUNK = 1 << 18
+_MAX_BYTES = 2 << 30  # of one download; the largest benchmark here has a few hundred megabytes
 _AGAIN = "try again, or point PAIRRE_DATA at a folder with a copy"
 
 
@@ -50,11 +51,13 @@ def _receive(url: str, expected_bytes: int | None, draw: bool, timeout: float) -
     received = 0
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response, _bar(draw) as bar:
-            announced = response.headers.get("Content-Length")
-            total = int(announced) if announced and announced.isdigit() else expected_bytes
+            announced = announced_bytes(response.headers.get("Content-Length"))
+            total = expected_bytes if announced is None else announced
             task = bar.add_task(urlsplit(url).path.rsplit("/", 1)[-1], total=total)
             while chunk := response.read(_CHUNK):
                 received += len(chunk)
+                if received > _MAX_BYTES:
+                    raise DownloadError(f"{url}: more than {_MAX_BYTES >> 30} GiB; not what was published")
                 bar.update(task, completed=received)
                 yield chunk
     except urllib.error.HTTPError as error:
@@ -76,5 +79,5 @@ def _receive(url: str, expected_bytes: int | None, draw: bool, timeout: float) -
 
 
 def _bar(draw: bool) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=not draw)
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    return progress_bar(Console(stderr=True), *columns, disable=not draw)

@@ -65,6 +65,11 @@ class Benchmark:
         return tuple(url for source in self.sources for url in source.urls)
 
     @property
+    def verifiable(self) -> bool:
+        """Whether a checksum of every released split is known, so that a download can be verified."""
+        return all(getattr(self.sha256, split) for split in self.num_triples)
+
+    @property
     def num_triples(self) -> dict[str, int]:
         """The published number of lines of each split that was released."""
         counts = {"train": self.num_train, "valid": self.num_valid, "test": self.num_test}

@@ -30,11 +30,12 @@ def find(name: str) -> Benchmark:
     raise GraphError(f"{name}: no graph of that name{suggest(name.lower(), known)}; names: {', '.join(known)}")
 
 
-def locate(name: str, *, cache: Path | None = None) -> Path:
+def locate(name: str, *, cache: Path | None = None, unverified: bool = False) -> Path:
     """Return a folder with the splits of a benchmark as `train.tsv[.gz]` and so on; download them if there is no copy.
 
     A folder in `$PAIRRE_DATA` without a train split is passed over. If the download fails too, the error mentions that
-    folder, or that `$PAIRRE_DATA` is not a folder. `cache` replaces the cache folder.
+    folder, or that `$PAIRRE_DATA` is not a folder. `cache` replaces the cache folder. `unverified` permits the download
+    of a graph of which no checksums are known.
     """
     benchmark = find(name)
     passed_over = ""
@@ -51,7 +52,7 @@ def locate(name: str, *, cache: Path | None = None) -> Path:
     if "train" in splits_in(kept):
         return kept
     try:
-        obtain(benchmark, kept)
+        obtain(benchmark, kept, unverified=unverified)
     except DownloadError as error:
         if passed_over:
             raise DownloadError(f"{error}{passed_over}") from error

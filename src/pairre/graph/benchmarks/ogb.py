@@ -7,9 +7,10 @@ names `type:name`.
 
 from __future__ import annotations
 
-import codecs
 import os
 import pickle
+import re
+import struct
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -26,23 +27,66 @@ from pyarrow import csv
 from torch import Tensor
 
 from pairre.graph.benchmarks.entry import Benchmark
+from pairre.graph.benchmarks.obtain import refuse_unverifiable
 from pairre.graph.graph import SPLITS, Graph
 from pairre.graph.vocabulary import Vocabulary
 from pairre.support.errors import DownloadError, GraphError, MissingExtraError
 from pairre.support.files import cache_folder
+from pairre.support.reading import shortened
 
 _TYPE_ENDING = "_entidx2name.csv.gz"  # of the file with the names of an entity type
+_DAMAGED = (  # what unpickling bytes at random can raise
+    *(pickle.UnpicklingError, RuntimeError, ValueError, EOFError, TypeError, AttributeError, LookupError),
+    *(MemoryError, OverflowError, ImportError, AssertionError, zipfile.BadZipFile, struct.error, OSError, SystemError),
+)
+_SMALL = 1 << 24  # bytes of a file
+
+
+class _DataType:
+    """Stands for a NumPy data type in a file: whole numbers only."""
+
+    def __init__(self, code: Any, *_: Any) -> None:
+        if not isinstance(code, str) or not re.fullmatch("[iu][1248]", code):
+            raise pickle.UnpicklingError(f"an array of {shortened(code)}, not of whole numbers")
+        self.dtype = np.dtype(code)
+
+    def __setstate__(self, state: Any) -> None:
+        self.dtype = self.dtype.newbyteorder(">" if state[1] == ">" else "<")
+
+
+class _Array:
+    """Stands for a NumPy array in a file. NumPy's own unpickling believes what it reads, down to a crash."""
+
+    values: np.ndarray
+
+    def __init__(self, *_: Any) -> None:
+        """Ignore what NumPy's constructor gets, because it is replaced by the state."""
+
+    def __setstate__(self, state: Any) -> None:
+        _, shape, kind, is_fortran, data = state
+        if not isinstance(kind, _DataType) or not isinstance(data, bytes):
+            raise pickle.UnpicklingError("an array without a type or data")
+        self.values = np.frombuffer(data, kind.dtype).reshape(shape, order="F" if is_fortran else "C")
+
+
+def _latin1(text: str, encoding: str) -> bytes:
+    """Return text as bytes; old pickles store the bytes of an array so."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"bytes as {shortened(encoding)}")
+    return text.encode("latin1")
+
+
 _ALLOWED = {  # the parts of a pickled NumPy array; the published files were written by NumPy 1, with numpy.core
-    ("numpy.core.multiarray", "_reconstruct"): np.zeros(0).__reduce__()[0],
-    ("numpy._core.multiarray", "_reconstruct"): np.zeros(0).__reduce__()[0],
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    ("_codecs", "encode"): codecs.encode,
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): None,
+    ("numpy", "dtype"): _DataType,
+    ("_codecs", "encode"): _latin1,
 }
 
 
-class _ArrayUnpickler(pickle.Unpickler):
-    """Unpickles NumPy arrays and refuses everything else, so that a file cannot run code."""
+class _OnlyArrays:
+    """Finds the parts of NumPy arrays for an unpickler and refuses everything else, so that a file cannot run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
@@ -50,19 +94,34 @@ class _ArrayUnpickler(pickle.Unpickler):
         return _ALLOWED[module, name]
 
 
-_ARRAY_PICKLE = SimpleNamespace(  # what `torch.load` expects of a pickle module
-    __name__="arrays",
-    Unpickler=_ArrayUnpickler,
-    load=lambda file, **options: _ArrayUnpickler(file, **options).load(),
-)
+class _ArrayUnpickler(_OnlyArrays, pickle.Unpickler):
+    """The unpickler for published files, whose lists of types have millions of names."""
 
 
-def load_ogb(benchmark: Benchmark) -> Graph:
-    """Return a knowledge graph of OGB; download it if there is no copy."""
+class _SmallArrayUnpickler(_OnlyArrays, pickle._Unpickler):
+    """The unpickler in Python: slow, but a few bytes cannot make it reserve gigabytes for the numbers of objects."""
+
+
+def _pickle_module(unpickler: Any) -> Any:
+    """Return what `torch.load` expects of a pickle module."""
+    load = lambda file, **options: unpickler(file, **options).load()  # noqa: E731
+    return SimpleNamespace(__name__="arrays", Unpickler=unpickler, load=load)
+
+
+_ARRAY_PICKLE = {False: _pickle_module(_ArrayUnpickler), True: _pickle_module(_SmallArrayUnpickler)}  # by "is small"
+
+
+def load_ogb(benchmark: Benchmark, *, unverified: bool = False) -> Graph:
+    """Return a knowledge graph of OGB; download it if there is no copy and `unverified` permits it.
+
+    OGB publishes no checksums, so what is downloaded can only be held against the published sizes.
+    """
     name = benchmark.name.replace("-", "_")
     data = os.environ.get("PAIRRE_DATA") or ""
     trusted = bool(data) and Path(data, name).is_dir()
     folder = Path(data, name) if trusted else cache_folder() / "ogb" / name
+    if not folder.is_dir() and not unverified:
+        refuse_unverifiable(benchmark)
     splits = _read_splits(benchmark.name, folder)
     mapping = folder / "mapping"
     if "head_type" in splits["train"]:
@@ -85,7 +144,10 @@ def load_ogb(benchmark: Benchmark) -> Graph:
             if f"{side}_neg" in part:
                 candidates[f"{split}.{side}"] = _ids(part, side, f"{side}_neg", types)
     vocabularies = Vocabulary(pa.concat_arrays(names), "entity"), Vocabulary(relations, "relation")
-    graph = Graph(benchmark.name, *vocabularies, *triples, candidates=candidates, types=types)
+    try:
+        graph = Graph(benchmark.name, *vocabularies, *triples, candidates=candidates, types=types)
+    except GraphError as error:
+        raise GraphError(f"{folder}: a split has an id without a name in mapping: {error}") from error
     _check(graph, folder, None if trusted else benchmark)
     return graph
 
@@ -94,6 +156,8 @@ def _read_splits(name: str, folder: Path) -> dict[str, dict[str, Any]]:
     """Return the arrays of each split; OGB's loader downloads them if the folder does not exist."""
     advice = f"try again, or unzip a copy and point PAIRRE_DATA at the folder that holds it as {folder.name}"
     loader = _loader(name)
+    if (folder / "processed" / "data_processed").exists() and not (folder / "split").is_dir():
+        raise GraphError(f"{folder}: no folder split in it; {advice}")  # before ogb unpickles what else is there
     try:
         with redirect_stdout(sys.stderr):
             split_type = loader(name=name, root=str(folder.parent)).meta_info["split"]
@@ -101,21 +165,28 @@ def _read_splits(name: str, folder: Path) -> dict[str, dict[str, Any]]:
         raise DownloadError(f"{name}: {folder} is missing, and ogb cannot fetch it ({error}); {advice}") from error
     except (SystemExit, EOFError) as error:  # the loader asks on the terminal and exits on "no"
         raise DownloadError(f"{name}: {folder} is missing, and the download was declined; {advice}") from error
-    splits: dict[str, dict[str, Any]] = {}
-    for split in SPLITS:
-        file = folder / "split" / split_type / f"{split}.pt"
-        try:
-            splits[split] = _as_int32(torch.load(file, weights_only=False, pickle_module=_ARRAY_PICKLE))
-        except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError) as error:
-            raise GraphError(f"{file}: damaged: {error}") from error
-    return splits
+    return {split: read_split(folder / "split" / split_type / f"{split}.pt") for split in SPLITS}
+
+
+def read_split(file: Path) -> dict[str, Any]:
+    """Return the arrays of a published split by name; whatever is damaged or no array is a GraphError."""
+    try:
+        is_small = file.stat().st_size < _SMALL
+        split = _as_int32(torch.load(file, weights_only=False, pickle_module=_ARRAY_PICKLE[is_small]))
+    except _DAMAGED as error:
+        raise GraphError(f"{file}: damaged: {shortened(' '.join(str(error).split()), 300)}") from error
+    if not {"head", "relation", "tail"} <= split.keys():
+        raise GraphError(f"{file}: damaged: no arrays of heads, relations and tails in it")
+    return split
 
 
 def _as_int32(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a split with int32 for int64, converted array by array because the candidates take gigabytes."""
+    """Return a split with int32 tensors, converted array by array because the candidates take gigabytes."""
+    if not isinstance(part, dict):
+        raise TypeError("not a table of arrays")
     for key in part:
-        if isinstance(part[key], np.ndarray) and part[key].dtype == np.int64:
-            part[key] = _int32(part[key])
+        if isinstance(part[key], _Array):
+            part[key] = torch.from_numpy(part[key].values.astype(np.int32))
     return part
 
 
@@ -149,7 +220,7 @@ def _names(file: Path, prefix: str = "") -> pa.Array:
             csv.ReadOptions(column_names=list(columns), skip_rows=1),
             convert_options=csv.ConvertOptions(column_types=columns),
         ).sort_by("id")
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise GraphError(f"{file}: not a table of ids and names: {str(error).splitlines()[0]}") from error
     if not np.array_equal(table["id"].to_numpy(), np.arange(len(table))):
         raise GraphError(f"{file}: the ids are not 0, 1, 2, …")

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pairre.graph.streams import COMPRESSIONS, open_stream, read_lines, split_ending
 from pairre.support.errors import GraphError
+from pairre.support.reading import file_fault, shortened, shown
 
 MEMBERS = ("head", "relation", "tail")
+NO_WEIGHTS = "none"  # what `Layout.weights` says to leave a column titled `weight` alone
 NAMES = pa.dictionary(pa.int32(), pa.string())  # the type of every column of names
 _ENDING = re.compile(r"\.[^.A-Z]+")
 _CHUNK = 1 << 20  # rows that are encoded at once
 
 
+HeaderQuestion = Callable[[str], bool]  # gets a sentence about a doubtful first row; returns whether it is a header
+
+
 @dataclass(frozen=True)
 class Layout:
-    """What the user said about columns, header and delimiter; a value of None is detected from the file."""
+    """What the user said about how to read files; a value of None is detected from the file."""
 
-    columns: tuple[str, str, str] | None = None  # titles, or numbers from 1
-    header: bool | None = None
+    columns: tuple[str, ...] | None = None  # titles of head, relation and tail, or their numbers from 1
+    header: bool | HeaderQuestion | None = None
     delimiter: str | None = None
+    language: str = "en"  # of labels in RDF; other languages, and none, are taken where it is missing
+    keep_blank: bool = False  # keep blank nodes and lists of RDF
+    only: tuple[str, ...] = ()  # relations to read, as people type them; all if empty
+    exclude: tuple[str, ...] = ()  # relations not to read
+    weights: str | None = None  # title or number; without it a column `weight` is found, unless this is "none"
 
 
 @dataclass(frozen=True)
@@ -51,32 +62,27 @@ class TripleFile:
         return open_stream(self.path)
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yield (number from 1, text with its line break) of each line of a UTF-8 file."""
+        """Yield (number from 1, text with its line break) of each line of a UTF-8 file that is not empty."""
         return read_lines(self.path)
 
     def columns(self, rows: Iterable[tuple[str, str, str]]) -> TripleColumns:
         """Return rows of head, relation and tail as encoded columns; a GraphError names a row with an empty name."""
-        chunks: list[list[pa.Array]] = [[], [], []]
-        remaining, num_rows = iter(rows), 0
-        while block := list(islice(remaining, _CHUNK)):
-            for position, member in enumerate(MEMBERS):
-                chunk = pa.array([row[position] for row in block], pa.string()).dictionary_encode()
-                if has_empty_name(chunk):
-                    row = next(i for i, names in enumerate(block, start=num_rows + 1) if not names[position].strip())
-                    raise GraphError(f"{self.path}: triple {row}: the {member} is empty")
-                chunks[position].append(chunk)
-            num_rows += len(block)
-        return TripleColumns(*(pa.chunked_array(column, NAMES) for column in chunks))
+        return encode_rows(str(self.path), rows)
 
 
 @dataclass(frozen=True)
 class TripleColumns:
-    """The triples of one file as three dictionary-encoded columns of names."""
+    """The triples of one file or object as three dictionary-encoded columns of names."""
 
     head: pa.ChunkedArray
     relation: pa.ChunkedArray
     tail: pa.ChunkedArray
-    num_literals: int = 0  # triples that were skipped because their tail is a value, not an entity
+    skipped: Mapping[str, int] = field(default_factory=dict)  # "literals" → how many triples were not read
+    prefixes: Mapping[str, str] = field(default_factory=dict)  # of CURIEs
+    labels: pa.Table | None = None  # of names; rows of name, label and rank, of which the lowest is the best
+    types: tuple[pa.Array, pa.Array] | None = None  # entities and a type of each, that are no triples
+    weight: np.ndarray | None = None  # [N] float32, finite and not negative
+    header_undecided: bool = False  # whether nobody said and no title showed that the first row is or is not a header
 
 
 Reader = Callable[[TripleFile], TripleColumns]
@@ -140,17 +146,35 @@ def read_triples(path: Path, layout: Layout | None = None) -> TripleColumns:
     file_format = _BY_ENDING.get(file.ending)
     if file_format is None:
         known = f"{', '.join(endings())}, each also {' or '.join(COMPRESSIONS)}"
-        raise GraphError(f"{path}: unknown ending '{file.ending or path.name}'; known endings: {known}")
-    if not path.is_file():
-        raise GraphError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
+        raise GraphError(f"{shown(path)}: unknown ending '{shown(file.ending or path.name)}'; known endings: {known}")
+    if fault := file_fault(path):
+        raise GraphError(f"{shown(path)}: {fault}")
     try:
         columns = file_format.read(file)
     except OSError as error:
-        raise GraphError(f"{path}: cannot be read: {_reason(error)}") from error
+        raise unreadable(path, error) from error
     if len(columns.head) == 0:
-        skipped = f" ({columns.num_literals:,} literals skipped)" if columns.num_literals else ""
+        numbers = ", ".join(f"{number:,} {what}" for what, number in columns.skipped.items())
+        skipped = f" ({numbers} skipped)" if numbers else ""
         raise GraphError(f"{path}: no triples in this file{skipped}")
+    if file.layout.weights not in (None, NO_WEIGHTS) and columns.weight is None:
+        raise GraphError(f"{path}: --weights {file.layout.weights}: files of this format have no column of weights")
     return columns
+
+
+def encode_rows(where: str, rows: Iterable[tuple[str, str, str]]) -> TripleColumns:
+    """Return rows of head, relation and tail as encoded columns; a GraphError names a row with an empty name."""
+    chunks: list[list[pa.Array]] = [[], [], []]
+    remaining, num_rows = iter(rows), 0
+    while block := list(islice(remaining, _CHUNK)):
+        for position, member in enumerate(MEMBERS):
+            chunk = pa.array([row[position] for row in block], pa.string()).dictionary_encode()
+            if has_empty_name(chunk):
+                row = next(i for i, names in enumerate(block, start=num_rows + 1) if not names[position].strip())
+                raise GraphError(f"{where}: triple {row}: the {member} is empty")
+            chunks[position].append(chunk)
+        num_rows += len(block)
+    return TripleColumns(*(pa.chunked_array(column, NAMES) for column in chunks))
 
 
 def has_empty_name(column: pa.ChunkedArray | pa.DictionaryArray) -> bool:
@@ -164,9 +188,13 @@ def one_line(text: object) -> str:
     return " ".join(str(text).split())
 
 
+def unreadable(path: Path, error: OSError) -> GraphError:
+    """Return what a failed read means for a file of triples; Arrow's errors carry no errno."""
+    return GraphError(f"{path}: cannot be read: {_reason(error)}")
+
+
 def _reason(error: OSError) -> str:
-    """Return what an error means for a file of triples; Arrow's errors carry no errno."""
-    text = one_line(error.strerror or error)
+    text = shortened(one_line(error.strerror or error), 300)
     if "Truncated compressed stream" in text:
         return "the compressed file is cut off; fetch or write it again"
     if "inflate failed" in text or "ZSTD" in text:
