@@ -52,6 +52,18 @@ inline float __uint_as_float(unsigned value) { return bits_of<float>(value); }
 inline void __syncthreads() { block_barrier->arrive_and_wait(); }
 inline void __syncwarp() { warp_barriers[threadIdx.x / 32]->arrive_and_wait(); }
 
+inline int __syncthreads_or(int value) {
+    static int any[2];  // of this call, and of the next one
+    static thread_local int call = 0;
+    int &mine = any[call++ % 2];
+    if (value) __atomic_store_n(&mine, 1, __ATOMIC_RELAXED);
+    __syncthreads();
+    const int result = mine;
+    __syncthreads();
+    if (threadIdx.x == 0) mine = 0;  // before the next call but one
+    return result;
+}
+
 inline int __shfl_xor_sync(unsigned, int value, int other) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     lanes[warp][lane] = value;
@@ -61,8 +73,8 @@ inline int __shfl_xor_sync(unsigned, int value, int other) {
     return result;
 }
 
-inline void atomicAdd(unsigned long long *to, unsigned long long value) {
-    __atomic_fetch_add(to, value, __ATOMIC_RELAXED);
+inline unsigned long long atomicAdd(unsigned long long *to, unsigned long long value) {
+    return __atomic_fetch_add(to, value, __ATOMIC_RELAXED);
 }
 
 // A place in shared memory is its distance from `memory`, in bytes.

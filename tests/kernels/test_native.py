@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -100,3 +101,41 @@ def test_counts(shape):
         scores[b, [*left_out[b], answer[b]]] = -torch.inf
     assert torch.equal(higher, (scores > true[:, None]).sum(1))
     assert torch.equal(equal, (scores == true[:, None]).sum(1))
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (40, 150, 300)])
+@pytest.mark.parametrize("most", [10**5, 3])
+def test_pairs_above_a_threshold(shape, most):
+    """Without scales, a candidate twice; a tile that is given up early; room for all of them, or for any that fit."""
+    q, _, c = tables(*shape)
+    c[128:] += 10
+    c[shape[1] // 2] = c[0]
+    scores = native.shared_scores(q, torch.ones_like(q), c, 1)  # a product by one rounds nothing: the same bits
+    threshold = scores.flatten().quantile(0.9, interpolation="nearest").reshape(1)
+    row, column = torch.full((2, most), -1, dtype=torch.int32)
+    score, num = torch.zeros(most), torch.zeros(1, dtype=torch.int64)
+    native.collect_above(q, c, threshold, row, column, score, num)
+    wanted = {(m, n, scores[m, n].item()) for m, n in (scores >= threshold).nonzero().tolist()}
+    held = min(most, len(wanted))
+    found = list(zip(row[:held].tolist(), column[:held].tolist(), score[:held].tolist(), strict=True))
+    assert num.item() == len(wanted)
+    assert set(found) <= wanted
+    assert len(set(found)) == held
+    assert (row[held:] == -1).all()
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:10], lambda data: b"", lambda data: data[:-1] + b"?"])
+def test_a_damaged_kernel_in_the_cache_is_compiled_again(tmp_path, monkeypatch, damage):
+    made = []
+    monkeypatch.setenv("PAIRRE_CACHE", str(tmp_path))
+    monkeypatch.setattr(native, "_compiler", lambda: SimpleNamespace(nvrtcVersion=lambda *_: 0))
+    monkeypatch.setattr(native, "_compile", lambda *_: made.append(1) or b"symbol\0code")
+
+    def compiled():
+        assert native._compiled.__wrapped__("scores", (9, 0)) == b"symbol\0code"
+        return len(made)
+
+    assert (compiled(), compiled()) == (1, 1)
+    (file,) = (tmp_path / "kernels").iterdir()
+    file.write_bytes(damage(file.read_bytes()))
+    assert (compiled(), compiled()) == (2, 2)

@@ -122,6 +122,27 @@ def test_adagrad_has_one_accumulator_a_row(name, device):
 
 
 @pytest.mark.parametrize(("name", "device"), BACKENDS)
+def test_elementwise_adagrad_equals_torch(name, device):
+    kernels = backend(name)
+    dtype = torch.float32 if name == "cuda" else torch.float64
+    recipe = TrainRecipe(steps=3, lr=0.5, optimizer="elementwise-adagrad", schedule="constant", warmup=0)
+    random = torch.Generator().manual_seed(0)
+    start = torch.randn(ROWS, DIM, generator=random, dtype=torch.float64)
+    expected = torch.nn.Parameter(start.clone())
+    optimizer = torch.optim.Adagrad([expected], lr=0.5)
+    table = start.to(device, dtype)
+    square = torch.zeros_like(table)
+    ids = torch.tensor([3, 0, 3, -1])
+    for number in range(3):
+        gradient = torch.randn(4, DIM, generator=random, dtype=torch.float64)
+        expected.grad = torch.zeros_like(start).index_add_(0, ids[:3], gradient[:3])
+        optimizer.step()
+        step, groups = torch.tensor(number, device=device), kernels.group_ids(ids.to(device))
+        kernels.update_adagrad(table, square, rates(recipe).to(device, dtype), groups, gradient.to(device, dtype), step)
+    torch.testing.assert_close(table.double().cpu(), expected.detach(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "device"), BACKENDS)
 def test_rows_are_read(name, device):
     table = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).to(device)
     rows = backend(name).gather_rows(table, torch.tensor([2, -1, 2, 0], device=device))

@@ -15,6 +15,7 @@ from pairre.kernels.cpu import CpuBackend
 from pairre.kernels.cpu import ranks as cpu_ranks
 from pairre.kernels.reference import ranks as reference_ranks
 from pairre.kernels.reference import scores as reference_scores
+from pairre.kernels.reference.scores import stable_product
 
 try:
     from pairre.kernels.cuda import ranks as cuda_ranks
@@ -448,3 +449,20 @@ def test_what_means_nothing_is_refused(module, device):
         module.score_candidates("l1", even, even, even, ids, even)
     with pytest.raises(ValueError, match="unknown"):
         module.count_above(RankingBatch("cosine", even, None, even[:, 0], ids, ids, ids, ids), even, 0)
+
+
+@pytest.mark.parametrize("num_features", [1, 3, 8, 200, 600])
+def test_a_stable_product_does_not_depend_on_order_or_place(num_features):
+    """Reference: float64. Features in another order, and rows alone, give the same bits."""
+    random = torch.Generator().manual_seed(0)
+    rows, matrix = torch.randn(23, num_features, generator=random), torch.randn(num_features, 7, generator=random)
+    product = stable_product(rows, matrix)
+    torch.testing.assert_close(product.double(), rows.double() @ matrix.double(), atol=1e-4, rtol=1e-5)
+    order = torch.randperm(num_features, generator=random)
+    assert torch.equal(stable_product(rows[:, order], matrix[order]), product)
+    assert torch.equal(torch.cat([stable_product(row[None], matrix) for row in rows]), product)
+    rows[1], rows[2, 0], rows[3] = 0, torch.nan, 1e-40
+    product = stable_product(rows, matrix)
+    assert torch.equal(product[1], torch.zeros(7))
+    assert product[2].isnan().all()
+    assert product[[0, 3]].isfinite().all()

@@ -171,7 +171,7 @@ def test_dropout_can_be_set_by_layer(graph, quick, make):
     assert make("conve", "model.dropout=[0.1, 0, 0.5]").dropout == {"input": 0.1, "maps": 0, "hidden": 0.5}
     for name, layers in (("conve", "input, maps, hidden"), ("pairre", "none")):
         with pytest.raises(
-            RecipeError, match=rf"model\.dropout: a share for each layer of {name} expected \({layers}\), not 2"
+            RecipeError, match=rf"model\.dropout: a fraction for each layer of {name} expected \({layers}\), not 2"
         ):
             validate(override(quick, ["model.dropout=[0.2, 0.2]"]), graph, model_class(name))
 

@@ -82,7 +82,7 @@ def test_an_optimiser_from_outside_trains(graph, quick):
     class SgdTable(LocalTable):
         """Plain gradient descent."""
 
-        name = "sgd"
+        name = "sgd-of-a-test"
 
         def read(self, ids, groups, step):
             return self.kernels.gather_rows(self.table, ids)
@@ -92,8 +92,8 @@ def test_an_optimiser_from_outside_trains(graph, quick):
             self.table.index_add_(0, groups.ids.clamp(min=0), -change[groups.order])
 
     try:
-        run = pairre.train(graph, override(quick, ["train.optimizer=sgd"]), device="cpu", progress=False)
+        run = pairre.train(graph, override(quick, ["train.optimizer=sgd-of-a-test"]), device="cpu", progress=False)
         losses = [entry["loss"] for entry in run.history if "loss" in entry]
         assert losses[-1] < losses[0]
     finally:
-        del OPTIMIZERS["sgd"], registry.OPTIMIZERS["sgd"]
+        del OPTIMIZERS["sgd-of-a-test"], registry.OPTIMIZERS["sgd-of-a-test"]

@@ -5,7 +5,7 @@ import torch
 
 import pairre
 from conftest import resumed
-from pairre.evaluation.evaluate import rank_both_sides
+from pairre.evaluation import rank_both_sides
 from pairre.models import model_class, models
 from pairre.runs import Progress
 from pairre.settings import override

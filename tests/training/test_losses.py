@@ -1,13 +1,15 @@
 """Each loss against its formula written out positive by positive, and the rows where every negative is known."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from pairre.kernels.reference import scores
-from pairre.settings import LossRecipe
+from pairre.settings import LossRecipe, override
 from pairre.training.losses import LOSSES
+from pairre.training.step import Trainer
 
 POSITIVE = torch.tensor([-1.0, -4.0, -7.5], dtype=torch.float64)
 NEGATIVE = torch.tensor([[-3.0, -9.0, -2.0], [-6.5, -6.0, -30.0], [-1.0, -2.0, -3.0]], dtype=torch.float64)
@@ -20,33 +22,65 @@ def log_sigmoid(x):
     return -math.log1p(math.exp(-x))
 
 
-def by_hand(name, s, negatives):
-    margin = RECIPE.margin
-    if name == "self-adversarial":
-        shares = [math.exp(RECIPE.temperature * n) for n in negatives]
-        false = sum(p / sum(shares) * log_sigmoid(-margin - n) for p, n in zip(shares, negatives, strict=True))
-        return -(log_sigmoid(margin + s) + false) / 2
-    if name == "cross-entropy":
-        share = [math.exp(RECIPE.temperature * x) for x in (s, *negatives)]
-        return -math.log(share[0] / sum(share))
-    if name == "margin":
-        return sum(max(0.0, margin - s + n) for n in negatives) / len(negatives)
-    return -log_sigmoid(margin + s) - sum(log_sigmoid(-margin - n) for n in negatives) / len(negatives)
+def self_adversarial(s, negatives):
+    weights = [math.exp(RECIPE.temperature * n) for n in negatives]
+    false = sum(p / sum(weights) * log_sigmoid(-RECIPE.margin - n) for p, n in zip(weights, negatives, strict=True))
+    return -(log_sigmoid(RECIPE.margin + s) + false) / 2
 
 
+def cross_entropy(s, negatives):
+    weights = [math.exp(RECIPE.temperature * x) for x in (s, *negatives)]
+    return -math.log(weights[0] / sum(weights))
+
+
+def margin(s, negatives):
+    return sum(max(0.0, RECIPE.margin - s + n) for n in negatives) / len(negatives)
+
+
+def logistic(s, negatives):
+    false = sum(log_sigmoid(-RECIPE.margin - n) for n in negatives) / len(negatives)
+    return -log_sigmoid(RECIPE.margin + s) - false
+
+
+# The loss of one positive with negatives that are not known; one that is not here has the general tests below.
+FORMULAS = {
+    "self-adversarial": self_adversarial,
+    "cross-entropy": cross_entropy,
+    "margin": margin,
+    "logistic": logistic,
+}
 OVER_NEGATIVES = [name for name in LOSSES if name != "k-vs-all"]
 
 
-@pytest.mark.parametrize("name", OVER_NEGATIVES)
+@pytest.mark.parametrize("name", FORMULAS)
 @pytest.mark.parametrize("masked", [True, False])
 def test_loss_is_its_formula(name, masked):
     known = KNOWN if masked else torch.zeros_like(KNOWN)
     rows = zip(POSITIVE.tolist(), NEGATIVE.tolist(), known.tolist(), WEIGHT.tolist(), strict=True)
     expected = sum(
-        w * by_hand(name, s, [n for n, k in zip(row, skip, strict=True) if not k]) for s, row, skip, w in rows
+        w * FORMULAS[name](s, [n for n, k in zip(row, skip, strict=True) if not k]) for s, row, skip, w in rows
     )
     loss = LOSSES[name](POSITIVE, NEGATIVE, known if masked else None, WEIGHT, RECIPE)
     assert loss.item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", OVER_NEGATIVES)
+def test_a_loss_falls_with_the_positive_and_rises_with_the_negatives(name):
+    positive, negative = POSITIVE.clone().requires_grad_(), NEGATIVE.clone().requires_grad_()
+    loss = LOSSES[name](positive, negative, None, WEIGHT, RECIPE)
+    loss.backward()
+    assert (positive.grad <= 0).all()
+    assert (negative.grad >= 0).all()
+    assert positive.grad.sum() < 0 < negative.grad.sum()
+
+
+@pytest.mark.parametrize("name", OVER_NEGATIVES)
+def test_a_loss_is_a_weighted_sum_over_positives(name):
+    one_by_one = sum(
+        LOSSES[name](POSITIVE[row, None], NEGATIVE[row, None], KNOWN[row, None], WEIGHT[row, None], RECIPE)
+        for row in range(len(WEIGHT))
+    )
+    assert LOSSES[name](POSITIVE, NEGATIVE, KNOWN, WEIGHT, RECIPE).item() == pytest.approx(one_by_one.item())
 
 
 @pytest.mark.parametrize("name", OVER_NEGATIVES)
@@ -120,3 +154,16 @@ def test_unit_rows_are_as_torch_has_them():
         (ga,), (gb,) = torch.autograd.grad(a, got, upstream), torch.autograd.grad(b, want, upstream.double())
         keep = [0, 2, 3]  # at 0 there is no derivative
         torch.testing.assert_close(ga[keep].double(), gb[keep], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", OVER_NEGATIVES)
+def test_equal_weights_change_no_bit_and_others_change_the_loss(graph, quick, name):
+    settings = [f"loss.name={name}", "train.steps=4"]
+    ones = torch.ones(len(graph.train))
+    ends = []
+    for weights in ({}, {"train": 3 * ones}, {"train": ones.cumsum(0)}):
+        trainer = Trainer(replace(graph, weights=weights), override(quick, settings), torch.device("cpu"))
+        trainer.advance(4)
+        ends.append(trainer.model.entity.detach())
+    assert torch.equal(ends[0], ends[1])
+    assert not torch.allclose(ends[0], ends[2])

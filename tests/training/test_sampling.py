@@ -1,11 +1,13 @@
 """Batches: what they contain, that both sides alternate, that false negatives are marked, that a step decides alone."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from pairre.kernels.cpu import batch as cpu
 from pairre.kernels.reference import batch as reference
-from pairre.models import PairRE
+from pairre.models import PairRE, model_class
 from pairre.settings import override
 from pairre.training.sampling import STEP_SIDES, Sampler
 
@@ -67,6 +69,17 @@ def test_without_the_filter_nothing_is_marked(graph, quick):
     assert known_mask(sampler, draw(sampler, 0)) is None
 
 
+def test_without_the_filter_inverse_relations_are_candidates_and_only_the_own_relation_is_marked(graph, quick):
+    settings = ["sampling.filter=false", "loss.relation_weight=1", "model.reciprocal=true", "model.name=complex"]
+    sampler = Sampler(graph, override(quick, settings), model_class("complex"), CPU)
+    for step, offset in ((0, 0), (1, graph.num_relations)):
+        batch = draw(sampler, step)
+        assert sampler.relation_candidates[batch.side].tolist() == list(range(2 * graph.num_relations))
+        marked = sampler.targets(batch).known_relations
+        assert torch.equal(marked.nonzero()[:, 1], batch.relation + offset)
+        assert marked.sum(1).tolist() == [1] * len(marked)
+
+
 def test_a_batch_is_a_function_of_the_step(graph, quick):
     one, two = Sampler(graph, quick, PairRE, CPU), Sampler(graph, quick, PairRE, CPU)
     for step in (7, 2, 30, 7):
@@ -113,6 +126,36 @@ def test_weights_are_those_of_the_paper(graph, quick):
     assert sampler.plans["tail"].weight is sampler.plans["head"].weight  # kept once
     flat = draw(Sampler(graph, override(quick, ["loss.subsampling=false"]), PairRE, CPU), 0).weight
     torch.testing.assert_close(flat, torch.ones(32))
+
+
+def test_weights_of_triples_multiply_those_of_the_recipe(graph, quick):
+    """Triples of weight 0 are no positives, but known."""
+    weights = torch.rand(len(graph.train), generator=torch.Generator().manual_seed(0))
+    weights[::4] = 0
+    weighted = replace(graph, weights={"train": weights})
+    given = {tuple(t): w for t, w in zip(graph.train.tolist(), weights.tolist(), strict=True)}
+    mean = sum(given.values()) / sum(w > 0 for w in given.values())
+    everything = override(quick, ["train.batch=100000", "sampling.negatives=30"])
+    plain, sampler = (Sampler(g, everything, PairRE, CPU) for g in (graph, weighted))
+    for step in range(2):
+        batch, expected = draw(sampler, step), draw(plain, step)
+        usual = dict(zip(map(tuple, triples(expected).tolist()), expected.weight.tolist(), strict=True))
+        positives = list(map(tuple, triples(batch).tolist()))
+        assert set(positives) == {triple for triple, weight in given.items() if weight}
+        wanted = torch.tensor([usual[triple] * given[triple] / mean for triple in positives])
+        torch.testing.assert_close(batch.weight, wanted)
+        torch.testing.assert_close(sampler.targets(batch).weight, wanted / wanted.sum())
+        assert torch.equal(
+            known_mask(sampler, batch), known_by_hand(graph, batch, batch.negative_ids.expand(len(positives), -1))
+        )
+
+
+def test_tiny_weights_leave_no_batch_without_any(graph, quick):
+    weights = torch.full((len(graph.train),), 1e-44)
+    weights[0] = 1e38
+    sampler = Sampler(replace(graph, weights={"train": weights}), override(quick, ["train.batch=1"]), PairRE, CPU)
+    for step in range(20):
+        assert sampler.targets(draw(sampler, step)).weight.tolist() == [1]
 
 
 @pytest.mark.parametrize("power", [0.2, 1.0])
@@ -168,3 +211,29 @@ def test_a_pair_that_never_occurs_has_no_known_member(graph):
     kept, relation = torch.tensor([missing[0], missing[-1]], device=DEVICE).unbind(1)
     everyone = torch.arange(graph.num_entities, device=DEVICE)[None]
     assert not gpu.known_mask(index, kept.contiguous(), relation.contiguous(), everyone, 2).any()
+
+
+@pytest.mark.parametrize("step", [0, 1, 7, 400])
+def test_a_batch_is_a_slice_of_the_order_of_its_epoch(graph, quick, step):
+    """The order is evaluated where it is asked for, with the same result as that of a whole epoch."""
+    from pairre.support.randomness import bits, permute
+
+    sampler = Sampler(graph, override(quick, ["train.batch=16"]), PairRE, CPU)
+    plan, num = sampler.plans[STEP_SIDES[step % 2]], len(graph.train)
+    epoch, position = divmod(step // 2, num // 16)
+    stream = bits(plan.order_stream, torch.tensor(2 * epoch + step % 2))
+    order = permute(stream, torch.arange(num), num)[16 * position : 16 * (position + 1)]
+    assert torch.equal(triples(draw(sampler, step)), graph.train[order].long())
+
+
+@pytest.mark.parametrize("settings", [["loss.subsampling=true"], ["loss.subsampling=false", "loss.query_balance=0.5"]])
+def test_weights_of_a_graph_on_disk_are_computed_where_they_are_asked_for(graph, quick, settings, monkeypatch):
+    recipe = override(quick, settings)
+    expected = Sampler(graph, recipe, PairRE, CPU)
+    on_disk = replace(graph, stored=None)
+    object.__setattr__(on_disk, "stored", object())
+    on_disk.__dict__["known_train"] = graph.known_train
+    sampler = Sampler(on_disk, recipe, PairRE, CPU)
+    assert not isinstance(sampler.plans["tail"].weight, torch.Tensor)
+    for step in range(10):
+        assert torch.equal(draw(sampler, step).weight, draw(expected, step).weight)

@@ -37,10 +37,10 @@ def test_a_cpu_holds_one_trainer_at_a_time_and_shows_each_seed(graph, quick, mon
     trainers, shown = [], []
     real_init, real_display = Trainer.__init__, train_module.make_display
 
-    def init(self, *arguments):
+    def init(self, *arguments, **options):
         assert [t for t in trainers if t() is not None] == []
         trainers.append(weakref.ref(self))
-        real_init(self, *arguments)
+        real_init(self, *arguments, **options)
 
     def make_display(graph, recipe, device, tensorboard, progress):
         shown.append((recipe.train.seed, progress))

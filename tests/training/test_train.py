@@ -95,6 +95,13 @@ def test_nan_stops_at_once_and_keeps_the_last_good_state(graph, quick, tmp_path,
     with pytest.raises(TrainingError, match="the loss became nan by step 9"):
         pairre.train(graph, quick, out=tmp_path / "run", progress=False, device="cpu")
     monkeypatch.undo()
+    assert not (tmp_path / "run").exists()  # no step had been stored
+    monkeypatch.setattr(step, "_build_terms", build_terms)
+    recipe = override(quick, ["train.checkpoint_seconds=0"])
+    calls = count(1)
+    with pytest.raises(TrainingError, match="the loss became nan by step 8"):
+        pairre.train(graph, recipe, out=tmp_path / "run", progress=False, device="cpu")
+    monkeypatch.undo()
     run = pairre.train(graph, out=tmp_path / "run", resume=True, progress=False, device="cpu")
     assert torch.equal(run.model.entity, pairre.train(graph, quick, progress=False, device="cpu").model.entity)
 
@@ -116,7 +123,7 @@ def test_weights_that_are_not_finite_are_never_stored(graph, quick, tmp_path, mo
 
     monkeypatch.setattr(Trainer, "advance", spoil)
     with pytest.raises(TrainingError, match="the entity weights are not finite at step 20"):
-        pairre.train(graph, quick, out=tmp_path / "run", progress=False)
+        pairre.train(graph, override(quick, ["train.checkpoint_seconds=0"]), out=tmp_path / "run", progress=False)
     assert all(value.isfinite().all() for value in load_file(tmp_path / "run" / "checkpoint.safetensors").values())
     assert not (tmp_path / "run" / "model.safetensors").exists()
 

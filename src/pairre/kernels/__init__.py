@@ -5,14 +5,17 @@ Decided here: which code computes on a device. `reference` defines what is corre
 
 from pairre.kernels.backend import Backend, backend
 from pairre.kernels.reference.batch import BatchPlan
+from pairre.kernels.reference.collect import Collected
 from pairre.kernels.reference.ranks import RankingBatch
 from pairre.kernels.reference.rows import AdamState, IdGroups, compute_dtype
-from pairre.kernels.reference.scores import Metric, PairScore
+from pairre.kernels.reference.scores import BlockFormula, Metric, PairScore
 
 __all__ = [
     "AdamState",
     "Backend",
     "BatchPlan",
+    "BlockFormula",
+    "Collected",
     "IdGroups",
     "Metric",
     "PairScore",

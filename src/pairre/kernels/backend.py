@@ -14,7 +14,7 @@ from importlib import import_module
 
 from torch import Tensor
 
-from pairre.kernels.reference import batch, ranks, rows, scores
+from pairre.kernels.reference import batch, collect, ranks, rows, scores
 from pairre.support.errors import DeviceError
 
 log = logging.getLogger("pairre")
@@ -29,11 +29,12 @@ class Backend:
 
     can_capture = False  # whether all operations can be captured in a CUDA graph: none waits for the device
 
-    # Scores of queries against candidates, and counts of candidates that score above the true one.
+    # Scores of queries against candidates, counts of candidates above the true one, pairs above a threshold.
     score_candidates = staticmethod(scores.score_candidates)
     score_pairs = staticmethod(scores.pair_score)
     true_scores = staticmethod(ranks.true_scores)
     count_above = staticmethod(ranks.count_above)
+    collect_above = staticmethod(collect.collect_above)
     unit_rows = staticmethod(scores.unit_rows)
     # Rows of an embedding table.
     group_ids = staticmethod(rows.group_ids)

@@ -10,8 +10,10 @@ from pkgutil import iter_modules
 from typing import cast
 
 from pairre.models.contract import REGISTRY, Query
+from pairre.models.ensemble import Ensemble
 from pairre.models.negative_layouts import Chunked, NegativeLayout, Own, Shared
-from pairre.models.scoring import Model
+from pairre.models.rule_scores import RuleScores
+from pairre.models.scoring import LocalRows, Model, RowSource
 from pairre.support.errors import RecipeError, suggest
 
 # Patterns that relations may have, with a short name each; which of them a model can express is its `patterns`.
@@ -20,11 +22,15 @@ _FIRST = ("pairre", "translation", "gaussian", "rotation")  # families in the or
 __all__ = [
     "PATTERNS",
     "Chunked",
+    "Ensemble",
+    "LocalRows",
     "Model",
     "NegativeLayout",
     "Own",
     "PairRE",
     "Query",
+    "RowSource",
+    "RuleScores",
     "Shared",
     "model_class",
     "models",
@@ -43,6 +49,11 @@ def models() -> tuple[type[Model], ...]:
 
 def model_class(name: str) -> type[Model]:
     """Return a model by the name that recipes use."""
+    if name == Ensemble.name:
+        raise RecipeError(
+            "model.name: an ensemble is made of runs, not trained; change its members, then "
+            "pairre ensemble RUN RUN --out NEW"
+        )
     if name not in REGISTRY:
         raise RecipeError(
             f"model.name: no model '{name}'{suggest(name, REGISTRY)}; models: {', '.join(REGISTRY)}; "

@@ -20,6 +20,7 @@ class RESCAL(Model):
     paper = "Nickel et al., ICML 2011"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     metric = "dot"
+    linear_in_relation = True
     relation_parts = {"matrix": lambda dim: dim * dim}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
@@ -43,6 +44,7 @@ class DistMult(Model):
     paper = "Yang et al., ICLR 2015"
     patterns = frozenset({"symmetry"})
     metric = "dot"
+    linear_in_relation = True
     relation_parts = {"vector": 1}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
@@ -65,6 +67,7 @@ class HolE(Model):
     paper = "Nickel et al., AAAI 2016"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     metric = "dot"
+    linear_in_relation = True
     relation_parts = {"vector": 1}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
@@ -89,6 +92,8 @@ class ComplEx(Model):
     paper = "Trouillon et al., ICML 2016"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     metric = "dot"
+    linear_in_relation = True
+    num_components = 2
     entity_parts = {"real": 1, "imaginary": 1}
     relation_parts = {"real": 1, "imaginary": 1}
 
@@ -121,6 +126,7 @@ class SimplE(Model):
     paper = "Kazemi & Poole, NeurIPS 2018"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     metric = "dot"
+    linear_in_relation = True
     entity_parts = {"head": 1, "tail": 1}
     relation_parts = {"forward": 1, "inverse": 1}
 
@@ -200,6 +206,7 @@ class SeeK(Model):
     paper = "Xu et al., ACL 2020"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     metric = "dot"
+    linear_in_relation = True
     relation_parts = {"vector": 1}
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
@@ -234,6 +241,7 @@ class QuatE(Model):
     paper = "Zhang et al., NeurIPS 2019"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     metric = "dot"
+    num_components = 4
     entity_parts = {"one": 1, "i": 1, "j": 1, "k": 1}
     relation_parts = {"one": 1, "i": 1, "j": 1, "k": 1}
 

@@ -9,23 +9,24 @@ maths takes 20 lines. Everything else (batches, ranking, queries by name) is der
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.graph import Graph, Side
-from pairre.kernels import Metric
+from pairre.kernels import Metric, PairScore, compute_dtype
 from pairre.kernels.reference.scores import pair_score
 from pairre.support.randomness import key, uniform
 
 Query = tuple[Tensor, Tensor | None]  # the query vector q and its scale w, [B, D] each; None means all ones
 Width = int | Callable[[int], int]  # of a part of a row: a multiple of dim, or a function of it
 Shape = Callable[[int], tuple[int, ...]]  # of a dense weight, as a function of dim
-Rows = dict[str, Tensor]  # rows, or ids of rows, of each table
+IdsByTable = dict[str, Tensor]  # ids of rows, by the name of their table
+RowsByTable = dict[str, Tensor]
 Constraint = Callable[["ScoreFunction", Tensor], Tensor]  # rows as updated → rows as they may be stored
 _WEIGHT_ROW = 1024  # dense weights in a row of their table
 _DRAWN_AT_ONCE = 1 << 24  # numbers of an initial table
@@ -47,18 +48,22 @@ class ScoreFunction(torch.nn.Module):
     name: ClassVar[str]  # in recipes
     formula: ClassVar[str]  # for tables and documentation
     paper: ClassVar[str]
-    metric: Metric | None
+    metric: Metric | PairScore | None
     relation_parts: ClassVar[dict[str, Width]]
     # What some models declare.
     entity_parts: ClassVar[dict[str, Width]] = {"vector": 1}
     other_metrics: ClassVar[tuple[Metric, ...]] = ()  # that `model.norm` may choose instead
     weight_parts: ClassVar[dict[str, Shape]] = {}  # weights that belong to no row, found as `self.dense`
     patterns: ClassVar[frozenset[str]] = frozenset()  # of relations, that the formula can hold for all entities
-    projects_entities: ClassVar[bool] = False  # whether a candidate depends on the relation, which `prepare` then gets
+    projects_entities: bool = False  # whether a candidate depends on the relation, which `prepare` then gets
     sides_differ: ClassVar[bool] = False  # whether the score of a triple depends on the side that is queried
     tail_queries_only: ClassVar[bool] = False  # whether there is no `head_query`, so that relations are reciprocal
     trains_on_relations: ClassVar[bool] = True  # whether training can score all relations of a pair of entities
     needs_other_rows: ClassVar[bool] = False  # whether a step gathers `rows_needed` instead of those of its batch
+    rows_per_entity: ClassVar[int] = 1  # that a step gathers for an entity of its batch, its own included
+    bound_is_unit: ClassVar[bool] = False  # whether stored numbers are in units of the range of the first draw
+    linear_in_relation: ClassVar[bool] = False  # whether a score is a dot product of a relation's row with the rest
+    num_components: ClassVar[int] = 1  # numbers that make one feature, part after part in a row: 2 if it is complex
     fused_batch_kernel: ClassVar[str | None] = None  # of a backend, that scores a batch with shared negatives
     rule_modes: ClassVar[frozenset[str]] = frozenset()  # how it can obey rules: "tie", "soft"
     dropout: Mapping[str, float] = {}  # layer → probability of setting a feature to 0 in training
@@ -85,7 +90,7 @@ class ScoreFunction(torch.nn.Module):
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
         self.metric = metric or self.metric
         self.reciprocal = reciprocal or self.tail_queries_only
-        # With reciprocal relations, (?, r, t) is asked as (t, r⁻¹, ?): candidates are tails, r⁻¹ has a row of its own.
+        # With reciprocal relations, (?, r, t) becomes (t, r⁻¹, ?): candidates are tails, r⁻¹ has a row of its own.
         self.candidate_side: dict[Side, Side] = {"tail": "tail", "head": "tail" if self.reciprocal else "head"}
         self.relation_offset: dict[Side, int] = {"tail": 0, "head": num_relations if self.reciprocal else 0}
         if dropout:
@@ -98,8 +103,19 @@ class ScoreFunction(torch.nn.Module):
         self.relation = torch.nn.Parameter(torch.empty(num_relations * (1 + self.reciprocal), sizes["relation"]))
         if self.weight_parts:  # stored as rows, so that the optimisers of rows update them
             self.weights = torch.nn.Parameter(torch.empty(-(-self.num_weights(dim) // _WEIGHT_ROW), _WEIGHT_ROW))
+        self._note_storage()
         self.step: Tensor | None = None  # the number of the training step
+        self.attached_with: tuple[float, int] | None = None  # bound and seed that `attach` was called with
         self.eval()
+
+    def _apply(self, *arguments: Any, **named: Any) -> Self:
+        """Move the tables, which `to`, `cpu` and `cuda` do through this method, and note where they are."""
+        super()._apply(*arguments, **named)  # type: ignore[no-untyped-call]
+        self._note_storage()
+        return self
+
+    def _note_storage(self) -> None:
+        self.device, self.dtype = self.entity.device, compute_dtype(self.entity.dtype)  # that rows are computed in
 
     # --- the maths of a model ---
 
@@ -127,21 +143,21 @@ class ScoreFunction(torch.nn.Module):
 
     # --- what depends on the graph or the seed ---
 
-    def attach(self, graph: Graph, bound: float, seed: int) -> None:
+    def attach(self, graph: Graph, bound: float, seed: int) -> None:  # noqa: ARG002
         """Take what a model needs beside its stored rows, such as neighbours; called for a new and a loaded model.
 
-        `bound` is the range of the initial draw.
+        `bound` is the range of the initial draw. Both numbers decide what weights mean, and are stored with them.
         """
+        self.attached_with = bound, seed
 
     def init_from_graph(self, graph: Graph, seed: int) -> None:
         """Change the first rows of a new model, after the uniform draw, where they depend on the training graph."""
 
-    def rows_needed(self, side: Side, ids: Rows) -> tuple[Rows, Callable[[Rows], Rows]]:
+    def rows_needed(self, side: Side, ids: IdsByTable) -> tuple[IdsByTable, Callable[[RowsByTable], RowsByTable]]:
         """Return the ids of rows that a step gathers for those of its batch, and a function of the gathered rows.
 
-        That function returns entity and relation rows for the ids of the batch, in their order. The gathered relation
-        rows must begin with those of `ids["relation"]`. Only a model that `needs_other_rows`, such as those of
-        neighbours, defines it.
+        Any rows may be gathered; that function returns entity and relation rows for the ids of the batch, in their
+        order. Only a model that `needs_other_rows`, such as those of neighbours, defines it.
         """
         raise NotImplementedError
 
@@ -172,6 +188,15 @@ class ScoreFunction(torch.nn.Module):
         sizes = [math.prod(shape) for shape in shapes.values()]
         parts = torch.split(self.weights.flatten()[: sum(sizes)], sizes)
         return SimpleNamespace(**{n: part.view(shapes[n]) for n, part in zip(shapes, parts, strict=True)})
+
+    def dense_weights(self) -> Iterator[Tensor]:
+        """Yield what the model learns beside the rows of entities and relations; every process has all of it."""
+        if self.weight_parts:
+            yield self.weights
+
+    def squared_moduli(self, rows: Tensor) -> Tensor:
+        """Return the squares of rows [N, D], or of the moduli of their features where these are complex [N, D / 2]."""
+        return rows.view(len(rows), self.num_components, -1).square().sum(1)
 
     @classmethod
     def num_weights(cls, dim: int) -> int:

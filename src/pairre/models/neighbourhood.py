@@ -5,7 +5,7 @@ n entities, K links in each direction: direction 0 are the links that lead to th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -16,10 +16,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pairre.graph import Graph, Side
+from pairre.kernels.reference.scores import stable_product
 from pairre.models.bilinear import DistMult
-from pairre.models.contract import Query, Rows, Width
+from pairre.models.contract import IdsByTable, Query, RowsByTable, Width
 from pairre.models.rotation import OTE, group_size
-from pairre.models.scoring import Model
+from pairre.models.scoring import Model, RowSource
 from pairre.support.randomness import bits, generator, key, uniform
 
 _BOTH = (0, 1)
@@ -53,18 +54,19 @@ class Neighbourhood(Model):
     needs_other_rows = True
     trains_on_relations = False  # an encoded entity may reveal the link that is queried
     sampled: ClassVar[int] = 8  # K in training
+    rows_per_entity = 1 + len(_BOTH) * sampled
     ranked: ClassVar[int] = 64  # K at most, elsewhere
     encoded_parts: ClassVar[dict[str, Width]] = {"vector": 1}  # of an entity after encoding
     anchors: ClassVar[bool] = True  # whether the anchor of a query is encoded, too
     chunk: ClassVar[int] = 1 << 12  # entities encoded at a time
     first: Tensor  # [2, E + 1]: where the links of an entity begin
     others: Tensor  # [2, N]: who is at their other end
-    relations: Tensor  # [2, N]
+    link_relations: Tensor  # [2, N]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._widths["entity"] = self.widths(self.encoded_parts)
-        for name, shape in (("first", (2, self.num_entities + 1)), ("others", (2, 0)), ("relations", (2, 0))):
+        for name, shape in (("first", (2, self.num_entities + 1)), ("others", (2, 0)), ("link_relations", (2, 0))):
             self.register_buffer(name, torch.zeros(shape, dtype=torch.int64), persistent=False)
         self._stream = 0
 
@@ -80,8 +82,8 @@ class Neighbourhood(Model):
             first.append(torch.cat([count.new_zeros(1), count.cumsum(0)]))
             others.append(triples[order, other])
             relations.append(triples[order, 1])
-        for name, parts in (("first", first), ("others", others), ("relations", relations)):
-            setattr(self, name, torch.stack(parts).to(self.entity.device))
+        for name, parts in (("first", first), ("others", others), ("link_relations", relations)):
+            setattr(self, name, torch.stack(parts).to(self.device))
 
     def links(self, ids: Tensor, ways: tuple[int, ...] = _BOTH) -> Links:
         """Return links of entities [n]: a window into their random order, whose position depends on the step."""
@@ -99,7 +101,7 @@ class Neighbourhood(Model):
             start = bits(bits(self._stream, self.step), counter)
         place = first + (start % degree.clamp(min=1) + window) % degree.clamp(min=1)
         place = place.clamp(max=self.others.shape[1] - 1)
-        return Links(self.others[chosen, place], self.relations[chosen, place], window < degree, ways)
+        return Links(self.others[chosen, place], self.link_relations[chosen, place], window < degree, ways)
 
     def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
         """Return encoded rows [n, ·] from those of entities, of neighbours [n, ways, K, ·] and of all relations."""
@@ -113,17 +115,16 @@ class Neighbourhood(Model):
         """Return the directions of links that a step which corrupts `side` needs."""
         return _BOTH
 
-    def entity_rows(self, ids: Tensor | slice) -> Tensor:
+    def encoded_entities(self, stored: RowSource) -> RowSource:
         """Return encoded rows of entities."""
-        if isinstance(ids, slice):
-            ids = torch.arange(self.num_entities, device=self.entity.device)[ids]
-        parts, relation = [], self.prepare_relations(self.relation)
-        for part in torch.split(ids.flatten(), self.chunk // 8):
-            links = self.links(part)
-            parts.append(self.encode(super().entity_rows(part), super().entity_rows(links.entity), links, relation))
-        return torch.cat(parts).view(*ids.shape, -1)
+        return EncodedRows(self, stored)
 
-    def rows_needed(self, side: Side, ids: Rows) -> tuple[Rows, Callable[[Rows], Rows]]:
+    def all_relations(self) -> Tensor:
+        """Return all relation rows as `encode` takes them."""
+        every = torch.arange(self.stored["relation"].num_rows, device=self.device)
+        return self.prepare_relations(self.stored["relation"].gather(every))
+
+    def rows_needed(self, side: Side, ids: IdsByTable) -> tuple[IdsByTable, Callable[[RowsByTable], RowsByTable]]:
         """Gather the rows of the batch, of the entities' neighbours, and of all relations."""
         own, batch_relations = ids["entity"], ids["relation"]
         links = self._without(self.links(own, self.ways(side)), side, own[: 2 * len(batch_relations)], batch_relations)
@@ -131,10 +132,10 @@ class Neighbourhood(Model):
         links = links[alone:]
         needed = {
             "entity": torch.cat([own, links.entity.flatten()]),
-            "relation": torch.arange(len(self.relation), device=own.device),
+            "relation": torch.arange(self.stored["relation"].num_rows, device=own.device),
         }
 
-        def build(rows: Rows) -> Rows:
+        def build(rows: RowsByTable) -> RowsByTable:
             relation = self.prepare_relations(rows["relation"])
             entity, near = rows["entity"][: len(own)], rows["entity"][len(own) :].view(*links.entity.shape, -1)
             parts = [self.encode(entity[:alone], near[:0], links.none(), relation)] if alone else []
@@ -162,6 +163,31 @@ class Neighbourhood(Model):
                 same = (links.entity[rows, i] == other[:, None]) & (links.relation[rows, i] == relation)
                 there[rows, i] &= ~same
         return Links(links.entity, links.relation, there, links.ways)
+
+
+class EncodedRows:
+    """Entity rows of a model of neighbourhoods, encoded from the stored ones."""
+
+    def __init__(self, model: Neighbourhood, stored: RowSource) -> None:
+        self._model, self._stored = model, stored
+        self.num_rows, self.width, self.write = (
+            stored.num_rows,
+            sum(model.widths(model.encoded_parts).values()),
+            stored.write,
+        )
+
+    def gather(self, ids: Tensor) -> Tensor:
+        """Return the encoded rows of some ids."""
+        model, parts, relation = self._model, [], self._model.all_relations()
+        for part in torch.split(ids.flatten(), model.chunk // 8):
+            links = model.links(part)
+            parts.append(model.encode(self._stored.gather(part), self._stored.gather(links.entity), links, relation))
+        return torch.cat(parts).view(*ids.shape, -1)
+
+    def chunks(self, size: int) -> Iterator[tuple[int, Tensor]]:
+        """Yield the encoded rows of entities that are held here, in chunks of at most `size`, with the first's id."""
+        for start, rows in self._stored.chunks(size):
+            yield start, self.gather(torch.arange(start, start + len(rows), device=rows.device))
 
 
 class RGCN(Neighbourhood):
@@ -198,7 +224,8 @@ class RGCN(Neighbourhood):
         mixing = torch.stack([F.embedding(links.relation[:, i], a) for i, a in enumerate((r.into, r.out))], 1)
         share = links.there / links.there.sum((1, 2), keepdim=True).clamp(min=1)
         mixed = torch.einsum("nwkb,nwkd->nbd", mixing * share[..., None], near)
-        return F.linear(own, dense.self) + torch.einsum("nbd,bed->ne", mixed, dense.bases)
+        bases = dense.bases.permute(0, 2, 1).flatten(0, 1)  # [b d, e]
+        return stable_product(own, dense.self.mT) + stable_product(mixed.flatten(1), bases)
 
 
 class GCOTE(Neighbourhood, OTE):
@@ -214,6 +241,7 @@ class GCOTE(Neighbourhood, OTE):
     anchors = False
     prepare_relations = OTE.prepare_relations
     sampled = 4
+    rows_per_entity = 1 + sampled
     ranked = 16
     chunk = 1 << 11
 

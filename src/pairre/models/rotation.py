@@ -6,7 +6,7 @@ Complex rows are a real half and an imaginary half.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from pairre.graph import Graph, Side
 from pairre.kernels.reference.scores import safe_sqrt, stable_sum
-from pairre.models.contract import Query, Rows
-from pairre.models.scoring import Model
+from pairre.models.contract import IdsByTable, Query, RowsByTable
+from pairre.models.scoring import Model, RowSource
 
 
 class RotatE(Model):
@@ -33,6 +33,7 @@ class RotatE(Model):
     metric = "modulus"
     entity_parts = {"real": 1, "imaginary": 1}
     relation_parts = {"phase": 1}
+    bound_is_unit = True
     turn = 1.0  # the phase of a 1 in a row
 
     def attach(self, graph: Graph, bound: float, seed: int) -> None:
@@ -84,6 +85,26 @@ class RotatEPair(RotatE):
         return turned(x, self.turn * own), torch.cat([phase.cos(), phase.sin()], -1)
 
 
+class OrthogonalRows:
+    """Relation rows of OTE with Φ(M) in the place of M; all of them are made, since there are few."""
+
+    def __init__(self, model: OTE, stored: RowSource) -> None:
+        self._model, self._stored = model, stored
+        self.num_rows, self.width, self.write = stored.num_rows, stored.width, stored.write
+
+    def gather(self, ids: Tensor) -> Tensor:
+        """Return the rows of some ids."""
+        return F.embedding(ids, self._model.prepare_relations(self._stored.gather(self._every(ids.device))))
+
+    def chunks(self, size: int) -> Iterator[tuple[int, Tensor]]:
+        """Yield the rows that are held here in chunks of at most `size`, each with the id of its first."""
+        for start, rows in self._stored.chunks(size):
+            yield start, self._model.prepare_relations(rows)
+
+    def _every(self, device: torch.device) -> Tensor:
+        return torch.arange(self.num_rows, device=device)
+
+
 class OTE(Model):
     """score(h, r, t) = −Σ_g ‖e^{s_g} ∘ Φ(M_g) h_g − t_g‖₂ over groups of features (Tang et al., ACL 2020).
 
@@ -109,19 +130,19 @@ class OTE(Model):
                 torch.eye(group_size(self.dim)).to(self.relation)
             )
 
-    def rows_needed(self, side: Side, ids: Rows) -> tuple[Rows, Callable[[Rows], Rows]]:  # noqa: ARG002
+    def rows_needed(self, side: Side, ids: IdsByTable) -> tuple[IdsByTable, Callable[[RowsByTable], RowsByTable]]:  # noqa: ARG002
         """Gather all relations: there are fewer than positives, and Φ is costly."""
-        every = torch.arange(len(self.relation), device=ids["relation"].device)
+        every = torch.arange(self.stored["relation"].num_rows, device=ids["relation"].device)
 
-        def build(rows: Rows) -> Rows:
+        def build(rows: RowsByTable) -> RowsByTable:
             relation = F.embedding(ids["relation"], self.prepare_relations(rows["relation"]))
             return {**rows, "relation": relation}
 
         return {**ids, "relation": every}, build
 
-    def relation_rows(self, relations: Tensor, side: Side) -> Tensor:
+    def encoded_relations(self, stored: RowSource) -> RowSource:
         """Return rows of relations with Φ(M) in the place of M."""
-        return F.embedding(relations + self.relation_offset[side], self.prepare_relations(self.relation))
+        return OrthogonalRows(self, stored)
 
     def prepare_relations(self, rows: Tensor) -> Tensor:
         """Return rows with Φ(M) in the place of M: Gram–Schmidt on rows of M is L⁻¹ M with M Mᵀ = L Lᵀ, in float64."""

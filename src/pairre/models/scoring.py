@@ -1,5 +1,8 @@
 """Everything that is derived from the maths of a model: scores of batches, of triples, of all candidates of a query.
 
+A model gets the rows of its tables from a `RowSource`, by id or in chunks, and from nowhere else, so that a table whose
+rows are on several machines may stand behind it.
+
 Training calls `score_batch` with the rows that it gathered. Everything else takes ids: `score` for triples,
 `score_candidates` for some entities of each query, `score_all` (and `score_tails`, `score_heads`) for every entity,
 `score_relations` for every relation. Ranking walks over `candidate_groups`, so that no table of all scores is stored.
@@ -9,9 +12,10 @@ B triples, E entities, R relations, K candidates of each query, M rows of negati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, Protocol, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,12 +28,79 @@ from pairre.kernels import backend, compute_dtype
 from pairre.models.contract import Query, ScoreFunction
 from pairre.models.negative_layouts import Chunked, NegativeLayout, Own, Shared
 
-Chunks = Iterator[tuple[int, Tensor]]  # prepared entity rows, each chunk with the id of its first row
+Chunks = Iterator[tuple[int, Tensor]]  # prepared rows of candidates, each chunk with the position of its first
 MAX_ELEMENTS = 1 << 24  # of a temporary tensor
 
 
+class RowSource(Protocol):
+    """The rows of a table, wherever they are stored."""
+
+    num_rows: int
+    width: int
+
+    def gather(self, ids: Tensor) -> Tensor:
+        """Return the rows of some ids [*ids.shape, width], in the precision they are computed with."""
+
+    def chunks(self, size: int) -> Iterator[tuple[int, Tensor]]:
+        """Yield the rows that are held here in chunks of at most `size`, each with the id of its first."""
+
+    def write(self, ids: Tensor, rows: Tensor) -> None:
+        """Store rows [N, width] of some ids."""
+
+
+class LocalRows:
+    """The rows of a table that is a tensor of this process."""
+
+    def __init__(self, table: Tensor) -> None:
+        self.table = table
+        self.num_rows, self.width = table.shape
+
+    def gather(self, ids: Tensor) -> Tensor:
+        """Return the rows of some ids [*ids.shape, width], in the precision they are computed with."""
+        return F.embedding(ids, self.table).to(compute_dtype(self.table.dtype))
+
+    def chunks(self, size: int) -> Iterator[tuple[int, Tensor]]:
+        """Yield all rows in chunks of at most `size`, each with the id of its first."""
+        for start in range(0, self.num_rows, size):
+            yield start, self.table[start : start + size].to(compute_dtype(self.table.dtype))
+
+    def write(self, ids: Tensor, rows: Tensor) -> None:
+        """Store rows [N, width] of some ids."""
+        self.table.detach()[ids] = rows.to(self.table.dtype)
+
+
 class Model(ScoreFunction):
-    """A score function with everything that is derived from it; subclass this one."""
+    """A score function with everything that is derived from it; subclass this one.
+
+    `stored` has the sources of the rows of entities and relations as they are stored, `entities` and `relations` those
+    of the rows that queries and candidates are made of. Both are the same unless a model encodes rows first.
+    """
+
+    entities: RowSource
+    relations: RowSource
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.stored: dict[str, RowSource] = {}
+        self.set_rows(LocalRows(self.entity), LocalRows(self.relation))
+
+    def set_rows(self, entities: RowSource, relations: RowSource | None = None) -> None:
+        """Take the rows of entities, and of relations unless they are None, from other sources."""
+        self.stored["entity"], self.entities = entities, self.encoded_entities(entities)
+        if relations is not None:
+            self.stored["relation"], self.relations = relations, self.encoded_relations(relations)
+
+    def sources(self) -> list[RowSource]:
+        """Return the sources of all rows as they are stored."""
+        return list(self.stored.values())
+
+    def encoded_entities(self, stored: RowSource) -> RowSource:
+        """Return the source of the entity rows that queries and candidates are made of, from those that are stored."""
+        return stored
+
+    def encoded_relations(self, stored: RowSource) -> RowSource:
+        """Return the source of the relation rows that queries and candidates are made of, from those stored."""
+        return stored
 
     # --- from rows ---
 
@@ -119,7 +190,7 @@ class Model(ScoreFunction):
             return self.pair_score(q[:, None], None if w is None else w[:, None], c)
 
         q, w = query
-        size = max(1, MAX_ELEMENTS // (entity.shape[1] * max(q.shape[1], self.relation.shape[1])))
+        size = max(1, MAX_ELEMENTS // (entity.shape[1] * max(q.shape[1], self.stored["relation"].width)))
         if len(q) <= size:
             return chunk(q, w, relation, entity)
         scores = []
@@ -134,8 +205,11 @@ class Model(ScoreFunction):
         """Return scores [B, R] of relation rows between pairs of entities, queried for `side`.
 
         `anchor_and_true` holds B rows of anchors, then B of the entities on `side`. Pairs are scored in chunks,
-        recomputed for the gradient.
+        recomputed for the gradient, unless one product of matrices has all scores.
         """
+        if self.linear_in_relation:
+            anchor, true = anchor_and_true.chunk(2)
+            return self._relation_gradient(side, anchor, true, relations.shape[1]) @ relations.t()
 
         def chunk(anchor: Tensor, true: Tensor) -> Tensor:
             shape = (len(anchor), len(relations), -1)
@@ -148,21 +222,41 @@ class Model(ScoreFunction):
         parts = zip(*(torch.split(rows, size) for rows in anchor_and_true.chunk(2)), strict=True)
         return torch.cat([checkpoint(chunk, *p, use_reentrant=False, preserve_rng_state=False) for p in parts])
 
+    def _relation_gradient(self, side: Side, anchor: Tensor, true: Tensor, width: int) -> Tensor:
+        """Return the gradient [B, width] of a linear score in a relation's row, which the row is multiplied by."""
+        with torch.enable_grad():
+            probe = torch.zeros(len(anchor), width, dtype=anchor.dtype, device=anchor.device, requires_grad=True)
+            q, w = self.make_query(side, anchor, probe)
+            scores = self.pair_score(q, w, self.prepare_entities(true, self.candidate_side[side], probe))
+            (gradient,) = torch.autograd.grad(scores.sum(), probe, create_graph=True)
+        return gradient
+
     # --- from ids ---
 
     def relation_rows(self, relations: Tensor, side: Side) -> Tensor:
         """Return rows of relations for queries of a side, as the maths takes them."""
-        return F.embedding(relations + self.relation_offset[side], self.relation)
+        return self.relations.gather(relations + self.relation_offset[side])
 
-    def entity_rows(self, ids: Tensor | slice) -> Tensor:
-        """Return rows of entities as stored, in the precision they are computed with."""
-        rows = self.entity[ids] if isinstance(ids, slice) else F.embedding(ids, self.entity)
-        return rows.to(compute_dtype(self.entity.dtype))
+    def entity_rows(self, ids: Tensor) -> Tensor:
+        """Return rows of entities, encoded where the model does so, in the precision they are computed with."""
+        return self.entities.gather(ids)
+
+    def as_vectors(self, rows: Tensor) -> Tensor:
+        """Return the vectors of rows that people see: as the score uses them, or as stored where relations change them.
+
+        For PairRE that is the row at length 1.
+        """
+        return rows if self.projects_entities else self.prepare_entities(rows, "head", None)
+
+    def relation_vectors(self, ids: Tensor) -> Tensor:
+        """Return the stored rows [N, ·] of relations, each followed by its reciprocal row if there is one."""
+        copies = torch.arange(1 + self.reciprocal, device=ids.device) * self.num_relations
+        return self.stored["relation"].gather(ids[:, None] + copies).flatten(1)
 
     def make_queries(self, triples: Tensor, side: Side) -> tuple[Tensor, Query]:
         """Return relation rows and queries of [B, 3] triples; their member on `side` is ignored."""
-        relation = self.relation_rows(triples[:, 1], side)
-        return relation, self.make_query(side, self.entity_rows(triples[:, 2 - COLUMN[side]]), relation)
+        relation = self.relations.gather(triples[:, 1] + self.relation_offset[side])
+        return relation, self.make_query(side, self.entities.gather(triples[:, 2 - COLUMN[side]]), relation)
 
     def score(self, triples: Tensor, side: Side = "tail") -> Tensor:
         """Return scores [B] of [B, 3] triples; the side matters if `sides_differ` or relations are reciprocal."""
@@ -195,26 +289,35 @@ class Model(ScoreFunction):
         return scores
 
     def candidate_groups(
-        self, triples: Tensor, side: Side, size: int
+        self, triples: Tensor, side: Side, size: int, ids: Tensor | None = None
     ) -> Iterator[tuple[slice | Tensor, Callable[[], Chunks]]]:
-        """Yield groups of at most `size` triples that have the same prepared candidates, and these in chunks.
+        """Yield groups of at most `size` triples that have the same prepared candidates, and what yields their chunks.
 
-        All triples do, or those of one relation where candidates depend on it.
+        All triples do, or those of one relation where candidates depend on it. Candidates are all entities, or `ids`;
+        what fits into one chunk is prepared once.
         """
-        if not self.projects_entities:
-            for start in range(0, len(triples), size):
-                yield slice(start, start + size), lambda: self.candidate_chunks(side, None)
-            return
-        for relation in torch.unique(triples[:, 1]):
-            row = self.relation_rows(relation, side)
-            for part in torch.split((triples[:, 1] == relation).nonzero()[:, 0], size):
-                yield part, cast(Callable[[], Chunks], lambda row=row: self.candidate_chunks(side, row))
+        fits = (self.num_entities if ids is None else len(ids)) * self.stored["entity"].width <= 2 * MAX_ELEMENTS
+        for relation in torch.unique(triples[:, 1]) if self.projects_entities else (None,):
+            row = None if relation is None else self.relation_rows(relation, side)
+            chunks: Callable[[], Chunks] = partial(self.candidate_chunks, side, row, ids)
+            if fits:
+                chunks = list(chunks()).__iter__
+            if relation is None:
+                parts: Iterable[slice | Tensor] = (slice(i, i + size) for i in range(0, len(triples), size))
+            else:
+                parts = torch.split((triples[:, 1] == relation).nonzero()[:, 0], size)
+            for part in parts:
+                yield part, chunks
 
-    def candidate_chunks(self, side: Side, relation: Tensor | None) -> Chunks:
-        """Yield prepared entity rows in chunks of bounded size, each with the id of its first row."""
-        size = max(1024, 2 * MAX_ELEMENTS // self.entity.shape[1])
-        for start in range(0, self.num_entities, size):
-            rows = self.entity_rows(slice(start, start + size))
+    def candidate_chunks(self, side: Side, relation: Tensor | None, ids: Tensor | None = None) -> Chunks:
+        """Yield prepared rows of all entities, or of `ids`, in chunks, each with the position of its first row."""
+        size = max(1024, 2 * MAX_ELEMENTS // self.stored["entity"].width)
+        if ids is None:
+            chunks = self.entities.chunks(size)
+        else:
+            parts = ((start, ids[start : start + size]) for start in range(0, len(ids), size))
+            chunks = ((start, self.entities.gather(part)) for start, part in parts)
+        for start, rows in chunks:
             yield start, self.prepare_entities(rows, self.candidate_side[side], relation)
 
     def score_tails(self, heads: Tensor, relations: Tensor) -> Tensor:
@@ -227,7 +330,7 @@ class Model(ScoreFunction):
 
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         """Return scores [B, R] of every relation between head and tail."""
-        size = max(1, MAX_ELEMENTS // (self.num_relations * self.relation.shape[1]))
+        size = max(1, MAX_ELEMENTS // (self.num_relations * self.stored["relation"].width))
         relations = torch.arange(self.num_relations, device=heads.device)
         parts = []
         for h, t in zip(torch.split(heads, size), torch.split(tails, size), strict=True):

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.graph import Graph
+from pairre.kernels.reference.scores import stable_product
 from pairre.models.contract import Query
 from pairre.models.scoring import Model
 from pairre.support.randomness import bits, key
@@ -93,18 +94,18 @@ class TransR(_Translation):
 def _product(matrix: Tensor, vector: Tensor) -> Tensor:
     """Return matrices [..., d·d], stored by row, times vectors [..., d]; leading dimensions broadcast."""
     dim = vector.shape[-1]
-    square = matrix.reshape(*matrix.shape[:-1], dim, dim)
-    if square.dim() == 2:  # one matrix for all
-        return vector @ square.t()
-    if square.shape[-3] == 1:  # one matrix for each row of vectors
-        return vector @ square.squeeze(-3).mT
-    return (square @ vector.unsqueeze(-1)).squeeze(-1)
+    transposed = matrix.reshape(*matrix.shape[:-1], dim, dim).mT
+    if transposed.dim() == 2:  # one matrix for all
+        return stable_product(vector, transposed)
+    if transposed.shape[-3] == 1:  # one matrix for each row of vectors
+        return stable_product(vector, transposed.squeeze(-3))
+    return stable_product(vector.unsqueeze(-2), transposed).squeeze(-2)
 
 
 class TranSparseShare(TransR):
     """score(h, r, t) = −‖M h + r − M t‖₂ with a sparse matrix M of the relation (Ji et al., AAAI 2016).
 
-    Of the entries of M, a share of 1 − (1 − θ) N / N_max is 0, for N triples of the relation and N_max of the most
+    Of the entries of M, a fraction of 1 − (1 − θ) N / N_max is 0, for N triples of the relation and N_max of the most
     frequent one. The diagonal is always kept, the other zeros are drawn at random. The zeros are the pattern: an entry
     that is 0 gets no gradient and stays 0.
     """
@@ -112,7 +113,7 @@ class TranSparseShare(TransR):
     name = "transparse-share"
     formula = "−‖M h + r − M t‖₂, M in R^{d×d}, the sparser the rarer r is"
     paper = "Ji et al., AAAI 2016"
-    least_sparse: ClassVar[float] = 0.3  # θ, the share of zeros of the most frequent relation; the paper tunes it
+    least_sparse: ClassVar[float] = 0.3  # θ, the fraction of zeros of the most frequent relation; the paper tunes it
 
     def prepare(self, e: Any, r: Any) -> Tensor:
         """Return M e."""

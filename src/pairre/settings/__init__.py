@@ -4,7 +4,7 @@ Also decided here: the settings of a graph that nobody has tuned, and the recipe
 """
 
 from pairre.settings.choose import default_recipe, load_recipe, load_stored_recipe, resolve
-from pairre.settings.parse import from_values, override
+from pairre.settings.parse import Overrides, from_values, override, settings_list
 from pairre.settings.recipe import (
     LossRecipe,
     ModelRecipe,
@@ -21,6 +21,7 @@ from pairre.settings.validate import validate
 __all__ = [
     "LossRecipe",
     "ModelRecipe",
+    "Overrides",
     "Recipe",
     "RegularizerRecipe",
     "RulesRecipe",
@@ -35,5 +36,6 @@ __all__ = [
     "override",
     "presets",
     "resolve",
+    "settings_list",
     "validate",
 ]

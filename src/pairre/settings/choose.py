@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterable
+import os
+from dataclasses import replace
 from pathlib import Path
 
 from pairre.graph import Graph
-from pairre.models import model_class
-from pairre.settings.parse import from_values, override
+from pairre.graph.graph import SIDES
+from pairre.models import Ensemble, model_class
+from pairre.settings.parse import Overrides, checked_recipe, from_values, override
 from pairre.settings.recipe import LossRecipe, Recipe, SamplingRecipe, TrainRecipe
 from pairre.settings.shipped import shipped_values
 from pairre.settings.validate import validate
 from pairre.support.errors import RecipeError
+from pairre.support.reading import parse_toml, path_fault, read_text, shortened, shown
 
 
 def resolve(
     graph: Graph,
     recipe: str | Path | Recipe | None = None,
-    overrides: Iterable[str] = (),
+    overrides: Overrides = (),
     *,
     with_rules: bool = False,
 ) -> Recipe:
@@ -26,12 +28,25 @@ def resolve(
     if recipe is None:
         base = default_recipe(graph)
     elif isinstance(recipe, Recipe):
-        base = recipe
+        base = checked_recipe(recipe)
     else:
         base = load_recipe(recipe)
-    resolved = override(base, overrides)
+    resolved = _count_steps(override(base, overrides), graph)
     validate(resolved, graph, model_class(resolved.model.name), with_rules=with_rules)
     return resolved
+
+
+def _count_steps(recipe: Recipe, graph: Graph) -> Recipe:
+    """Return the recipe with the steps of its epochs, if it says how many."""
+    train = recipe.train
+    if not train.epochs:
+        return recipe
+    weights = graph.weights.get("train")  # a triple of weight 0 is no positive
+    num_positives = [len(graph.train) if weights is None else int((weights > 0).sum())] * 2
+    if recipe.loss.name == "k-vs-all":  # an epoch has every query once
+        num_positives = [len(graph.known_train.side(side).pair_keys) for side in SIDES]
+    batch = min(train.batch, *num_positives)
+    return replace(recipe, train=replace(train, steps=train.epochs * sum(-(-num // batch) for num in num_positives)))
 
 
 def default_recipe(graph: Graph) -> Recipe:
@@ -54,9 +69,11 @@ def default_recipe(graph: Graph) -> Recipe:
 def load_recipe(source: str | Path) -> Recipe:
     """Return a recipe from a TOML file, or by the name of one that comes with the package."""
     path = Path(source)
-    if path.is_file():
+    if fault := path_fault(path):
+        raise RecipeError(f"{shown(path)}: {fault}")
+    if os.path.lexists(path) and (path.suffix == ".toml" or not path.is_dir()):
         return _read(path)
-    values = shipped_values(str(source))
+    values = shipped_values(shortened(source))
     try:
         return from_values(values)
     except RecipeError as error:
@@ -69,6 +86,8 @@ def load_stored_recipe(path: Path) -> Recipe:
     Opening a run never imports code by itself, so a model from outside the package must have been loaded before.
     """
     recipe = _read(path, stored=True)
+    if recipe.model.name == Ensemble.name:
+        return recipe
     try:
         model_class(recipe.model.name)
     except RecipeError:
@@ -81,8 +100,8 @@ def load_stored_recipe(path: Path) -> Recipe:
 
 def _read(path: Path, *, stored: bool = False) -> Recipe:
     try:
-        values = tomllib.loads(path.read_bytes().decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        values = parse_toml(read_text(path, RecipeError))
+    except ValueError as error:
         raise RecipeError(f"{path}: not valid TOML: {error}") from error
     try:
         return from_values(values, stored=stored)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import math
-import tomllib
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, fields, replace
+from dataclasses import Field, asdict, fields, replace
 from typing import Any, Literal, get_args, get_origin
 
 from pairre.settings.recipe import Recipe
+from pairre.settings.registry import Choices
 from pairre.support.errors import RecipeError, suggest
+from pairre.support.reading import parse_toml, shortened
 
+Overrides = Iterable[str] | Mapping[str, Any]  # `section.key=value` texts, or values by key or by section and key
 _log = logging.getLogger(__name__)
+_MAX_WHOLE = 2**63 - 1  # the largest whole number that a tensor can hold
 
 # Keys under the names that they had in earlier versions.
 OLD_NAMES = {
@@ -39,9 +42,8 @@ def from_values(values: Mapping[str, Any], base: Recipe | None = None, *, stored
     sections = [f.name for f in fields(Recipe)]
     for section, entries in values.items():
         if section not in sections:
-            raise RecipeError(
-                f"{section}: unknown section{suggest(section, sections)}; sections: {', '.join(sections)}"
-            )
+            known = f"{suggest(section, sections)}; sections: {', '.join(sections)}"
+            raise RecipeError(f"{shortened(section)}: unknown section{known}")
         if not isinstance(entries, Mapping):
             raise RecipeError(f"{section}: a section of keys expected, not {_type_name(entries)}")
         changed = _checked_section(section, getattr(result, section), entries, stored)
@@ -49,16 +51,36 @@ def from_values(values: Mapping[str, Any], base: Recipe | None = None, *, stored
     return result
 
 
-def override(recipe: Recipe, settings: Iterable[str]) -> Recipe:
+def checked_recipe(recipe: Recipe) -> Recipe:
+    """Return a recipe that was built in Python with every value checked as one from a file is."""
+    return from_values(asdict(recipe))
+
+
+def settings_list(overrides: Overrides) -> list[str]:
+    """Return overrides as `section.key=value` texts, as the command line takes them."""
+    if isinstance(overrides, str):
+        raise RecipeError(f"overrides: a list such as ['{shortened(overrides)}'] or a mapping expected, not a text")
+    if isinstance(overrides, Mapping):
+        values: dict[str, Any] = {}
+        for key, value in overrides.items():
+            if isinstance(value, Mapping):  # {"model": {"dim": 16}} as {"model.dim": 16}
+                values |= {f"{key}.{name}": inner for name, inner in value.items()}
+            else:
+                values[key] = value
+        return [f"{key}={json.dumps(value, default=str)}" for key, value in values.items()]
+    return list(overrides)
+
+
+def override(recipe: Recipe, settings: Overrides) -> Recipe:
     """Return a recipe with `section.key=value` settings applied; values are as in TOML, a bare word is a string."""
-    for setting in settings:
+    for setting in settings_list(settings):
         path, equals, text = setting.partition("=")
         section, dot, key = path.strip().partition(".")
         if not equals or not dot:
-            raise RecipeError(f"--set {setting}: write section.key=value, e.g. --set train.lr=1e-3")
+            raise RecipeError(f"--set {shortened(setting)}: write section.key=value, e.g. --set train.lr=1e-3")
         try:
-            value = tomllib.loads(f"value = {text.strip()}")["value"]
-        except tomllib.TOMLDecodeError:
+            value = parse_toml(f"value = {text.strip()}")["value"]
+        except ValueError:
             value = text.strip()
         recipe = from_values({section: {key: value}}, recipe)
     return recipe
@@ -74,8 +96,10 @@ def _checked_section(section: str, part: Any, entries: Mapping[str, Any], stored
             continue
         key = path.removeprefix(f"{section}.")
         if key not in known:
-            raise RecipeError(f"{path}: unknown key{suggest(key, known)}")
+            raise RecipeError(f"{shortened(path)}: unknown key{suggest(key, known)}")
         checked[key] = _checked(path, value, hints[key], known[key], stored)
+    if section == "train" and "steps" in checked:
+        checked.setdefault("epochs", 0)  # which would else decide the steps
     return replace(part, **checked)
 
 
@@ -100,11 +124,13 @@ def _checked(path: str, value: Any, hint: Any, declaration: Field[Any], stored: 
     if choices is not None:
         check_choice(path, value, choices)
         return value
+    if type(value) is int and abs(value) > _MAX_WHOLE and hint in (int, float):
+        raise RecipeError(f"{path}: a whole number of at most {_MAX_WHOLE} expected, not one of so many digits")
     if hint is float and type(value) is int:
         value = float(value)
     if type(value) is not hint:
-        shown = json.dumps(value, default=str)
-        raise RecipeError(f"{path}: {_type_name(hint)} expected, not {_type_name(value)} ({shown})")
+        given = f" ({shortened(json.dumps(value))})" if isinstance(value, bool | float | str) else ""
+        raise RecipeError(f"{path}: {_type_name(hint)} expected, not {_type_name(value)}{given}")
     if isinstance(value, float) and not math.isfinite(value):
         raise RecipeError(f"{path}: a finite number expected, not {value}")
     low = declaration.metadata["low"]
@@ -117,10 +143,15 @@ def check_choice(path: str, value: Any, choices: Iterable[str]) -> None:
     """Refuse a value that is none of the choices."""
     names = list(choices)
     if value not in names:
-        raise RecipeError(f"{path}: {value!r} is not one of {', '.join(names)}{suggest(str(value), names)}")
+        given = repr(value) if isinstance(value, str) else _type_name(value)
+        hint = suggest(value, names) if isinstance(value, str) else ""
+        if isinstance(choices, Choices):
+            hint += "; one that is defined outside the package needs its plug-in: pairre --plugin MODULE …"
+        raise RecipeError(f"{path}: {shortened(given)} is not one of {', '.join(names)}{hint}")
 
 
 def _type_name(value: Any) -> str:
     names: dict[type, str] = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
+    names |= {list: "a list", tuple: "a list", dict: "a table"}
     kind = value if isinstance(value, type) else type(value)
     return names.get(kind, f"a {kind.__name__}")

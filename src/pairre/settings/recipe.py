@@ -134,12 +134,31 @@ class RulesRecipe:
 
 
 @dataclass(frozen=True)
+class DistillRecipe:
+    """How a model learns from another run, its teacher, beside the triples."""
+
+    teacher: str = _key(
+        "", "run folder whose scores of all entities the model learns, too; none if empty. Needs `sampling.negatives` 0"
+    )
+    weight: float = _key(1.0, "weight of the divergence from the teacher beside the loss", low=0)
+    temperature: float = _key(
+        1.0,
+        "T: scores of teacher and model are divided by it before the softmax; above 1 more is learnt about entities "
+        "that the teacher finds less likely",
+        low=1e-3,
+    )
+
+
+@dataclass(frozen=True)
 class TrainRecipe:
     """The training loop."""
 
     seed: int = _key(0, "seed of the initial values, the order of triples and the negatives", low=0)
     batch: int = _key(1024, "positives in a step (at most the triples of train)", low=1)
     steps: int = _key(10_000, "steps in all; steps corrupt tails and heads in turn", low=1)
+    epochs: int = _key(
+        0, "passes over train for each of the two sides, which decide `train.steps`; 0 leaves it as it is", low=0
+    )
     lr: float = _key(1e-3, "learning rate at its highest", low=0)
     schedule: Literal["constant", "step", "linear", "cosine"] = _key(
         "step",
@@ -168,6 +187,7 @@ class Recipe:
     sampling: SamplingRecipe = field(default_factory=SamplingRecipe)
     regularizer: RegularizerRecipe = field(default_factory=RegularizerRecipe)
     rules: RulesRecipe = field(default_factory=RulesRecipe)
+    distill: DistillRecipe = field(default_factory=DistillRecipe)
     train: TrainRecipe = field(default_factory=TrainRecipe)
 
     @property

@@ -1,15 +1,34 @@
 """Names that recipe keys with an open set of choices accept.
 
-The module that defines a loss, an optimiser or a regulariser adds its name here, with one line of help. Settings stay
-below training in the import order, and a module from outside the package adds a choice in the same way.
+The module that defines a loss or an optimiser adds its name here, with one line of help; one from outside the package
+does the same. Settings stay below training in the import order: the modules of the package that define choices are
+imported by name when these are first listed (decision 11). Regularisers are few, and defined in `training/losses.py`.
 """
 
 from __future__ import annotations
 
-LOSSES: dict[str, str] = {}  # filled by training.losses
-OPTIMIZERS: dict[str, str] = {}  # filled by tables.local
+from collections import UserDict
+from collections.abc import Iterator
+from importlib import import_module
+
+
+class Choices(UserDict[str, str]):
+    """Names with a line of help each, from a module that is imported when the names are first listed."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__()
+        self._module = module
+
+    def __iter__(self) -> Iterator[str]:
+        import_module(self._module)
+        return super().__iter__()
+
+
+LOSSES = Choices("pairre.training.losses")
+OPTIMIZERS = Choices("pairre.tables")
 REGULARIZERS: dict[str, str] = {
     "none": "no penalty",
     "l2": "sum of squares",
     "n3": "sum of cubes of absolute values, made for 1-vs-all training of products",
+    "n3-modulus": "as `n3`, of the moduli of complex numbers and quaternions, as its authors have it",
 }

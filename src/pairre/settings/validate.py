@@ -15,7 +15,7 @@ from pairre.support.errors import RecipeError
 def validate(recipe: Recipe, graph: Graph, model: type[Model], *, with_rules: bool = False) -> None:
     """Raise a RecipeError that names the key if the recipe cannot be trained on the graph with the model."""
     _check_registered_names(recipe)
-    _check_loss(recipe)
+    _check_loss(recipe, graph)
     _check_sampling(recipe, graph)
     _check_model(recipe, model)
     if with_rules:
@@ -30,7 +30,7 @@ def _check_registered_names(recipe: Recipe) -> None:
             check_choice(path, getattr(getattr(recipe, section), key), declaration.metadata["choices"])
 
 
-def _check_loss(recipe: Recipe) -> None:
+def _check_loss(recipe: Recipe, graph: Graph) -> None:
     loss, sampling = recipe.loss, recipe.sampling
     weighted = loss.subsampling or loss.query_balance
     if loss.name == "k-vs-all" and (sampling.negatives or weighted or not sampling.filter):
@@ -38,8 +38,13 @@ def _check_loss(recipe: Recipe) -> None:
             "loss.name: k-vs-all scores each query once, against all entities: "
             "set sampling.negatives and loss.query_balance to 0, loss.subsampling to false and sampling.filter to true"
         )
+    if loss.name == "k-vs-all" and "train" in graph.weights:
+        raise RecipeError(
+            "loss.name: k-vs-all has labels instead of weighted triples, and the triples have weights: choose another "
+            "loss, such as cross-entropy with sampling.negatives=0, or leave the weights out with --weights none"
+        )
     if loss.smoothing >= 1:
-        raise RecipeError(f"loss.smoothing: a share below 1 expected, not {loss.smoothing}")
+        raise RecipeError(f"loss.smoothing: a fraction below 1 expected, not {loss.smoothing}")
 
 
 def _check_sampling(recipe: Recipe, graph: Graph) -> None:
@@ -49,17 +54,20 @@ def _check_sampling(recipe: Recipe, graph: Graph) -> None:
     if sampling.same_type and (sampling.chunk_size != 1 or not sampling.negatives):
         raise RecipeError("sampling.same_type: each positive needs negatives of its own: set sampling.chunk_size to 1")
 
+    if recipe.distill.teacher and sampling.negatives:
+        raise RecipeError("distill.teacher: what it teaches are scores of all entities: set sampling.negatives to 0")
+
 
 def _check_model(recipe: Recipe, model: type[Model]) -> None:
     settings = recipe.model
-    metrics = [metric for metric in (model.metric, *model.other_metrics) if metric]
+    metrics = [metric for metric in (model.metric, *model.other_metrics) if isinstance(metric, str)]
     if settings.norm != "own" and settings.norm not in metrics:
         raise RecipeError(f"model.norm: {model.name} has {' or '.join(metrics) or 'its own'}, not {settings.norm}")
     if any(share >= 1 for share in settings.dropout):
-        raise RecipeError(f"model.dropout: shares below 1 expected, not {max(settings.dropout)}")
+        raise RecipeError(f"model.dropout: fractions below 1 expected, not {max(settings.dropout)}")
     if settings.dropout and len(settings.dropout) != len(model.dropout):
         layers = ", ".join(model.dropout) or "none"
-        expected = f"a share for each layer of {model.name} expected ({layers})"
+        expected = f"a fraction for each layer of {model.name} expected ({layers})"
         raise RecipeError(f"model.dropout: {expected}, not {len(settings.dropout)}")
     if settings.unit_norm and "entity" in model.constraints:
         raise RecipeError(f"model.unit_norm: rows of {model.name} have bounds of their own")

@@ -1,11 +1,14 @@
 """Embedding tables with their optimiser: gather rows by id, update them, flush what was deferred, checkpoint state.
 
-Decided here: where rows live and how they are updated. Nothing outside this folder assumes that a table is local.
+Decided here: how rows are updated, and where they are while a model learns. Training knows no more of a table than
+`EmbeddingTable` says, and whatever uses a model no more than `models.RowSource` does; decision 13 says who else may.
 """
 
 from pairre.tables.contract import EmbeddingTable, Gathered
 from pairre.tables.local import OPTIMIZERS, DenseTable, LocalTable, TableGroup, local_table
+from pairre.tables.of_model import learning_tables, tables_of_some_entities
 from pairre.tables.optimizers import AdagradTable, AdamTable
+from pairre.tables.partial import FixedTable, PartialTable
 from pairre.tables.schedule import learning_rates, restart_step
 
 __all__ = [
@@ -14,10 +17,14 @@ __all__ = [
     "AdamTable",
     "DenseTable",
     "EmbeddingTable",
+    "FixedTable",
     "Gathered",
     "LocalTable",
+    "PartialTable",
     "TableGroup",
     "learning_rates",
+    "learning_tables",
     "local_table",
     "restart_step",
+    "tables_of_some_entities",
 ]

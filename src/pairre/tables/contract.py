@@ -24,7 +24,7 @@ class Gathered:
 
 
 class EmbeddingTable(Protocol):
-    """A table with its optimiser; nothing outside `tables/` may assume that all of its rows are in this process.
+    """A table with its optimiser; training may not assume that all of its rows are in this process.
 
     `step` is a tensor with the number of the step, so that all of it can be captured in a CUDA graph.
     """

@@ -27,11 +27,12 @@ class LocalTable:
     """A table with its optimiser. A subclass is an optimiser: it must define `read` and `apply`.
 
     One with state also defines `state`; one that defers updates, `flush_deferred` and `reset`. Plain PyTorch will do.
-    On a CUDA device a step is captured as a CUDA graph, so that nothing may depend on the value of `step` on the host:
-    index tensors with it.
+    On a CUDA device a step is captured as a CUDA graph, so that nothing may need the value of `step` on the host:
+    `rate(step)` looks its learning rate up on the device.
     """
 
     name: ClassVar[str]
+    state_per_number: ClassVar[int] = 0  # numbers of float32 that the state has for each number of the table, about
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -59,6 +60,10 @@ class LocalTable:
     read: Callable[[Tensor, IdGroups, Tensor], Tensor]
     # apply(groups, gathered rows, gradient, step): move rows against their gradient.
     apply: Callable[[IdGroups, Tensor, Tensor, Tensor], None]
+
+    def rate(self, step: Tensor) -> Tensor:
+        """Return the learning rate of a step, a scalar on the device."""
+        return self._rates.index_select(0, step.view(1))[0, 0]
 
     def flush_deferred(self, step: Tensor) -> None:
         """Apply what was deferred; most optimisers defer nothing."""

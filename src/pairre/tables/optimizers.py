@@ -23,6 +23,7 @@ class AdamTable(LocalTable):
     """Adam (Kingma & Ba, 2015) over all rows or over the touched ones."""
 
     name = "adam"
+    state_per_number = 2
 
     def __init__(self, table: Tensor, recipe: TrainRecipe, constraint: RowConstraint | None = None) -> None:
         super().__init__(table, recipe, constraint)
@@ -60,7 +61,12 @@ class AdagradTable(LocalTable):
 
     def __init__(self, table: Tensor, recipe: TrainRecipe, constraint: RowConstraint | None = None) -> None:
         super().__init__(table, recipe, constraint)
-        self.square = torch.zeros(len(table), dtype=compute_dtype(table.dtype), device=table.device)
+        self.square = torch.zeros(self.accumulator_shape(table), dtype=compute_dtype(table.dtype), device=table.device)
+
+    @staticmethod
+    def accumulator_shape(table: Tensor) -> torch.Size:
+        """Return the shape of the accumulators."""
+        return table.shape[:1]
 
     def read(self, ids: Tensor, groups: IdGroups, step: Tensor) -> Tensor:  # noqa: ARG002
         """Return rows as they are stored."""
@@ -73,3 +79,15 @@ class AdagradTable(LocalTable):
     def state(self) -> dict[str, Tensor]:
         """Return the accumulators."""
         return {"square": self.square}
+
+
+class ElementwiseAdagradTable(AdagradTable):
+    """Adagrad (Duchi et al., 2011), as `torch.optim.Adagrad`: one accumulator for each number of a row."""
+
+    name = "elementwise-adagrad"
+    state_per_number = 1
+
+    @staticmethod
+    def accumulator_shape(table: Tensor) -> torch.Size:
+        """Return the shape of the accumulators."""
+        return table.shape

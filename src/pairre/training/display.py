@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import torch
-from rich.console import Console
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from pairre.evaluation.metrics import BREAKDOWN_METRICS, METRICS
 from pairre.graph import Graph
 from pairre.settings.recipe import Recipe
 from pairre.support.errors import MissingExtraError
+from pairre.support.terminal import (
+    BarColumn,
+    Console,
+    Live,
+    MofNCompleteColumn,
+    Table,
+    Text,
+    TimeRemainingColumn,
+    progress,
+)
+
+log = logging.getLogger("pairre")
 
 
 class Display:
@@ -34,8 +46,11 @@ class Display:
     def report(self, entry: dict[str, Any]) -> None:
         """Show an entry of the log."""
 
-    def say(self, text: str) -> None:
-        """Show a remark."""
+    def notify(self, text: str) -> None:
+        """Show what is being done."""
+
+    def announce(self, text: str) -> None:
+        """Show a remark that stays."""
 
 
 class PlainDisplay(Display):
@@ -46,12 +61,12 @@ class PlainDisplay(Display):
         self._title, self._last = title, time.monotonic()
 
     def __enter__(self) -> Self:
-        self.say(self._title)
+        self.notify(self._title)
         return self
 
     def resumed(self, step: int) -> None:
         """Print where training continues."""
-        self.say(f"resumed after step {step:,}")
+        self.notify(f"resumed after step {step:,}")
 
     def report(self, entry: dict[str, Any]) -> None:
         """Print every validation, and the loss every few seconds."""
@@ -61,29 +76,28 @@ class PlainDisplay(Display):
             mrr, *others = (
                 f"{METRICS[key].label} {METRICS[key].format(entry['valid'][key])}" for key in BREAKDOWN_METRICS
             )
-            self.say("  ".join([where, f"valid {mrr}{best}", *others]))
+            self.notify("  ".join([where, f"valid {mrr}{best}", *others]))
         elif time.monotonic() - self._last > 5:
             self._last = time.monotonic()
-            self.say(f"{where}  loss {entry['loss']:.4f}  {entry['triples_per_second']:,} triples/s")
+            self.notify(f"{where}  loss {entry['loss']:.4f}  {entry['triples_per_second']:,} triples/s")
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Print a line."""
-        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self.console.print_line(text)
+
+    def announce(self, text: str) -> None:
+        """Print a line."""
+        self.console.print_line(text)
 
 
 class LiveDisplay(Display):
     """A progress bar with loss, speed, validation MRR, best so far and time left."""
 
     def __init__(self, console: Console, num_steps: int, title: str) -> None:
-        self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=console,
-        )
+        remaining = TimeRemainingColumn(elapsed_when_finished=True)
+        self._bar = progress(console, BarColumn(), MofNCompleteColumn(), remaining, transient=False)
         self._task = self._bar.add_task("training", total=num_steps)
-        self._title = title
+        self.console, self._title = console, title
         self._values = {"loss": "–", "triples/s": "–", "valid MRR": "–", "best": "–"}
         self._live = Live(self._render(), console=console, refresh_per_second=8, redirect_stderr=False)
 
@@ -92,15 +106,15 @@ class LiveDisplay(Display):
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.say("stopped" if error else "done")
+        self.notify("stopped" if error else "done")
         self._live.update(self._render())
         self._live.__exit__(kind, error, trace)
 
     def _render(self) -> Table:
         grid = Table.grid()
-        grid.add_row(self._title)
+        grid.add_row(Text(self._title))
         grid.add_row(self._bar)
-        grid.add_row("   ".join(f"[dim]{name}[/] {value}" for name, value in self._values.items()))
+        grid.add_row(Text("   ").join(Text.assemble((name, "dim"), " ", v) for name, v in self._values.items()))
         return grid
 
     def resumed(self, step: int) -> None:
@@ -116,13 +130,17 @@ class LiveDisplay(Display):
             self._values |= {"loss": f"{entry['loss']:.4f}", "triples/s": f"{entry['triples_per_second']:,}"}
         self._live.update(self._render())
 
-    def say(self, text: str) -> None:
-        """Show a remark beside the bar."""
+    def notify(self, text: str) -> None:
+        """Show what is being done beside the bar."""
         self._bar.update(self._task, description=text)
+
+    def announce(self, text: str) -> None:
+        """Print a line above the bar."""
+        self.console.print_line(text)
 
 
 class BoardDisplay(Display):
-    """TensorBoard files beside another display."""
+    """TensorBoard files beside another display; if they cannot be written, training goes on without them."""
 
     def __init__(self, other: Display, folder: Path) -> None:
         try:
@@ -134,13 +152,33 @@ class BoardDisplay(Display):
         self._folder = folder
 
     def __enter__(self) -> Self:
-        self._writer = self._writer_class(str(self._folder))  # makes the folder, so not before training starts
+        self._writer: Any = None
+        self._excepthook, threading.excepthook = threading.excepthook, self._ignore_disk_errors
+        with self._giving_up():
+            self._writer = self._writer_class(str(self._folder))  # makes the folder, so not before training starts
         self._other.__enter__()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._writer.close()
+        with self._giving_up():
+            if self._writer:
+                self._writer.close()
+        threading.excepthook = self._excepthook
         self._other.__exit__(kind, error, trace)
+
+    @contextmanager
+    def _giving_up(self) -> Iterator[None]:
+        """Write no more files once one could not be written."""
+        try:
+            yield
+        except OSError as error:
+            self._writer = None
+            log.warning("%s: %s; training goes on without TensorBoard files", self._folder, error.strerror or error)
+
+    def _ignore_disk_errors(self, failure: threading.ExceptHookArgs) -> None:
+        """Keep quiet about a disk error of the writer's thread, which its next call raises again."""
+        if not isinstance(failure.exc_value, OSError):
+            self._excepthook(failure)
 
     def resumed(self, step: int) -> None:
         """Pass it on to the other display."""
@@ -148,15 +186,20 @@ class BoardDisplay(Display):
 
     def report(self, entry: dict[str, Any]) -> None:
         """Write the numbers of an entry as scalars."""
-        values = {k: v for k, v in entry.items() if isinstance(v, float | int) and k != "step"}
+        values = {k: v for k, v in entry.items() if isinstance(v, float | int) and k not in ("step", "stopped_early")}
         values |= {f"valid/{k}": v for k, v in entry.get("valid", {}).items()}
-        for name, value in values.items():
-            self._writer.add_scalar(name, value, entry["step"])
+        with self._giving_up():
+            for name, value in values.items() if self._writer else ():
+                self._writer.add_scalar(name, value, entry["step"])
         self._other.report(entry)
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Pass it on to the other display."""
-        self._other.say(text)
+        self._other.notify(text)
+
+    def announce(self, text: str) -> None:
+        """Pass it on to the other display."""
+        self._other.announce(text)
 
 
 def make_display(graph: Graph, recipe: Recipe, device: torch.device, board: Path | None, progress: bool) -> Display:

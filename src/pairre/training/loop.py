@@ -7,7 +7,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from pairre.graph import Side
 from pairre.runs import RunFolder
 from pairre.support.errors import PairREError, RunError
 from pairre.support.randomness import generator
+from pairre.support.text import shell_word
 from pairre.training.display import Display
 from pairre.training.step import Trainer
 
@@ -30,9 +31,15 @@ ValidationCallback = Callable[[int, float], None]  # receives the step and the M
 class TrainingInterruptedError(PairREError):
     """A signal asked training to stop; the run folder holds the step that it reached."""
 
-    def __init__(self, step: int, path: Path, signum: int) -> None:
-        super().__init__(f"stopped at step {step:,}; {path} is saved: the same command with --resume continues")
-        self.exit_code = 128 + signum
+    def __init__(
+        self, step: int, path: Path, signum: int, advice: str = "the same command with --resume continues"
+    ) -> None:
+        super().__init__(f"stopped at step {step:,}; {path} is saved: {advice}")
+        self._arguments, self.exit_code = (step, path, signum), 128 + signum
+
+    def with_advice(self, advice: str) -> TrainingInterruptedError:
+        """Return the same error with other words on how to continue."""
+        return TrainingInterruptedError(*self._arguments, advice)
 
 
 class Loop:
@@ -63,24 +70,34 @@ class Loop:
         order = torch.randperm(len(triples), generator=generator(self.settings.seed, "validation"))[:limit]
         return triples[order], {side: ids[order] for side, ids in candidates.items()}
 
-    def prepare(self, resume: bool) -> None:
-        """Load the checkpoint of a run that is resumed, or store the first one of a new run."""
-        if self.folder is None:
-            return
-        if resume and (self.folder.path / "checkpoint.safetensors").exists():
+    def resume(self, changed: Collection[str] = ()) -> None:
+        """Load the checkpoint of the run folder; keys of the recipe that `changed` since then take effect."""
+        assert self.folder
+        if (self.folder.path / "checkpoint.safetensors").exists():
             tensors, progress = self.folder.load_checkpoint()
+            if progress.step > self.settings.steps:
+                raise RunError(
+                    f"{self.folder.path / 'checkpoint.safetensors'}: damaged: it is at step {progress.step:,}, and the "
+                    f"recipe has {self.settings.steps:,}"
+                )
+            if not {"train.steps", "train.patience"}.isdisjoint(changed):
+                progress.validations_without_gain = 0  # what was too few before need not be now
+            if "train.validate_triples" in changed and progress.best_mrr >= 0:
+                self.folder.load_model(self.trainer.model)
+                progress.best_mrr = self._validation_metrics()["mrr"]  # the best so far, on the triples that count now
             self.folder.copy_into(tensors, self.trainer.tensors(), "checkpoint.safetensors")
             self.trainer.start(progress)
             self.progress = progress
-            self.folder.cut_log(self.progress.step)
-            self.history = self.folder.read_log()
+            self.folder.log.cut(self.progress.step)
+            self.history = self.folder.log.entries()
+            if changed:
+                self.trainer.store_checkpoint(self.folder)
         elif (self.folder.path / "model.safetensors").exists():
+            path = self.folder.path
             raise RunError(
-                f"{self.folder.path}: has weights but no checkpoint to continue from, as it was merged or saved from "
-                "memory; choose another --out"
+                f"{path}: has weights but no checkpoint to continue from, as it was merged, extended or saved from "
+                f"memory; pairre train GRAPH --init-from {shell_word(path)} --out NEW starts from its vectors"
             )
-        else:
-            self.checkpoint()
 
     def run(self, stop_signals: list[int]) -> Iterator[None]:
         """Train to the end, then leave the best weights in the model; yield after each launch of steps.
@@ -93,14 +110,30 @@ class Loop:
             log.warning("%s has no valid split: no early stopping, the last weights are kept", self.trainer.graph.name)
         started = time.monotonic() - self.progress.seconds
         self._last_checkpoint = self._last_report = time.monotonic()
-        self._reported_step = self.progress.step
         patience = self.settings.patience or math.inf
         while self.progress.step < self.settings.steps and self.progress.validations_without_gain < patience:
             self.trainer.advance(1 if self.trainer.steps_per_launch == 1 else self._steps_until_event())
             self.progress.seconds = time.monotonic() - started
             self._handle_events(stop_signals)
             yield
+        if self._stops_early:
+            self._announce_early_stop()
         self._finish()
+
+    @property
+    def _stops_early(self) -> bool:
+        """Whether training ends before its last step, because validations have not become better for too long."""
+        patience = self.settings.patience or math.inf
+        return self.progress.step < self.settings.steps and self.progress.validations_without_gain >= patience
+
+    def _announce_early_stop(self) -> None:
+        """Say that training ended before its last step, and why."""
+        of_best = [e["step"] for e in self.history if "valid" in e and e["valid"]["mrr"] == self.progress.best_mrr]
+        best = f"; the best was at step {of_best[0]:,}" if of_best else ""
+        self.display.announce(
+            f"stopped early at step {self.progress.step:,} of {self.settings.steps:,}: "
+            f"{self.progress.validations_without_gain} validations without a better MRR{best} (train.patience)"
+        )
 
     def _steps_until_event(self) -> int:
         """Return how many steps can be launched at once: only the last may be followed by a report or a validation."""
@@ -126,20 +159,17 @@ class Loop:
 
     def _report(self) -> None:
         """Log the mean loss and the speed since the last report."""
-        num_steps = self.progress.step - self._reported_step
+        num_steps = self.progress.step - self.progress.reported_step
         loss, now = self.trainer.mean_loss(num_steps), time.monotonic()
         rate = num_steps * self.trainer.sampler.batch_size / max(now - self._last_report, 1e-9)
         self._log({"step": self.progress.step, "loss": loss, "triples_per_second": round(rate)})
-        self._reported_step, self._last_report = self.progress.step, now
+        self.progress.reported_step, self._last_report = self.progress.step, now
 
     def validate(self) -> None:
         """Rank the validation triples; keep the weights if they are the best so far."""
         self.trainer.flush()
         self.trainer.check_finite()
-        ranks = rank_both_sides(
-            self.trainer.model, self.valid, self.trainer.graph.known, fixed_candidates=self.fixed_candidates
-        )
-        both = summarise(ranks)["both"]
+        both = self._validation_metrics()
         if both["mrr"] > self.progress.best_mrr:
             self.progress.best_mrr = both["mrr"]
             self.progress.validations_without_gain = 0
@@ -149,9 +179,17 @@ class Loop:
                 self._best = {name: value.clone() for name, value in self.trainer.model.state_dict().items()}
         else:
             self.progress.validations_without_gain += 1
-        self._log({"step": self.progress.step, "valid": both, "best_mrr": self.progress.best_mrr})
+        entry = {"step": self.progress.step, "valid": both, "best_mrr": self.progress.best_mrr}
+        self._log({**entry, "stopped_early": True} if self._stops_early else entry)
         if self.on_validation:
             self.on_validation(self.progress.step, both["mrr"])
+
+    def _validation_metrics(self) -> dict[str, float]:
+        """Return the metrics of both sides that the model has on the validation triples."""
+        ranks = rank_both_sides(
+            self.trainer.model, self.valid, self.trainer.graph.known, fixed_candidates=self.fixed_candidates
+        )
+        return summarise(ranks)["both"]
 
     def _finish(self) -> None:
         """Leave the best weights in the model."""
@@ -168,14 +206,14 @@ class Loop:
         entry = {**entry, "seconds": round(self.progress.seconds, 3)}
         self.history.append(entry)
         if self.folder:
-            self.folder.append_log(entry)
+            self.folder.log.append(entry)
         self.display.report(entry)
 
     def checkpoint(self) -> None:
         """Store everything that the next step depends on."""
         self.trainer.check_finite()
         if self.folder:
-            self.folder.save_checkpoint(self.trainer.tensors(), self.progress)
+            self.trainer.store_checkpoint(self.folder)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from pairre.kernels import backend
 from pairre.models import Model
 from pairre.settings import registry
 from pairre.settings.recipe import LossRecipe, RegularizerRecipe
+from pairre.support.errors import RecipeError, suggest
 from pairre.training.sampling import STEP_SIDES, Batch, Targets
 
 MASKED = -1e30  # the score of a masked negative; finite, so that a row of nothing but known triples stays finite
@@ -46,6 +47,16 @@ def loss(name: str, help: str) -> Callable[[Loss], Loss]:
         return function
 
     return register
+
+
+def loss_function(name: str) -> Loss:
+    """Return a loss by the name that recipes use."""
+    if name not in LOSSES:
+        raise RecipeError(
+            f"loss.name: no loss '{name}'{suggest(name, LOSSES)}; losses: {', '.join(LOSSES)}; "
+            "one that is defined outside the package needs its plug-in: pairre --plugin MODULE …"
+        )
+    return LOSSES[name]
 
 
 @loss("self-adversarial", "binary, negatives weighted by their own scores; the PairRE paper's")
@@ -147,7 +158,7 @@ class EntityTerm:
     """The loss over corrupted entities."""
 
     def __init__(self, recipe: LossRecipe) -> None:
-        self.loss, self.recipe = LOSSES[recipe.name], recipe
+        self.loss, self.recipe = loss_function(recipe.name), recipe
 
     def __call__(self, scored: ScoredBatch) -> Tensor:
         """Return the loss of positives against their negatives."""
@@ -159,7 +170,7 @@ class RelationTerm:
     """The same loss over all relations between the two entities of a positive."""
 
     def __init__(self, recipe: LossRecipe, model: Model, num_sides: int) -> None:
-        self.loss, self.recipe, self.model = LOSSES[recipe.name], recipe, model
+        self.loss, self.recipe, self.model = loss_function(recipe.name), recipe, model
         # Where only one side's steps have this term, it counts twice.
         self.weight = recipe.relation_weight * len(STEP_SIDES) / num_sides
 
@@ -172,14 +183,23 @@ class RelationTerm:
 
 
 class Regularizer:
-    """A penalty: weight × mean over the batch of Σ |x|² (l2) or Σ |x|³ (n3) of the parameters of its triples."""
+    """A penalty: weight × mean over the batch of Σ |x|² (l2) or Σ |x|³ (n3) of the parameters of its triples.
 
-    def __init__(self, recipe: RegularizerRecipe) -> None:
-        self.weight, self.power = recipe.weight, 2 if recipe.name == "l2" else 3
+    `n3-modulus` takes the modulus of a feature that is a complex number or a quaternion (Lacroix et al., ICML 2018).
+    """
+
+    def __init__(self, recipe: RegularizerRecipe, model: Model) -> None:
+        self.weight = recipe.weight
+        powers = {
+            "l2": lambda rows: rows.abs().pow(2),
+            "n3": lambda rows: rows.abs().pow(3),
+            "n3-modulus": lambda rows: model.squared_moduli(rows).pow(1.5),
+        }
+        self.power: Callable[[Tensor], Tensor] = powers[recipe.name]
 
     def __call__(self, scored: ScoredBatch) -> Tensor:
         """Return the penalty of the anchors, true entities and relations of a batch."""
         size = len(scored.positive)
         anchor_and_true, relation = scored.leaves["entity"][: 2 * size], scored.relation
-        total = anchor_and_true.abs().pow(self.power).sum() + relation.abs().pow(self.power).sum()
+        total = self.power(anchor_and_true).sum() + self.power(relation).sum()
         return self.weight * total / size

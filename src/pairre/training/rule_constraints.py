@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pairre.graph import Graph, Side
 from pairre.models import Model
-from pairre.models.contract import Rows
+from pairre.models.contract import IdsByTable, RowsByTable
 from pairre.rules import Kind, Rule, tie_order
 from pairre.settings.recipe import Recipe
 from pairre.support.errors import RuleError
@@ -54,27 +54,28 @@ def usable_rules(rules: Sequence[Rule], graph: Graph, recipe: Recipe) -> list[Ru
 class RuleConstraint:
     """What both modes share: which relation rows a step gathers for the rules."""
 
+    table: Tensor | None = None  # what the optimiser updates in place of the model's relation rows
+
     def __init__(self, model: Model, graph: Graph, relations: Sequence[str]) -> None:
         self.model = model
-        self.table = model.relation.detach()  # what the optimiser updates
         self.copies = 1 + model.reciprocal  # a rule holds for the reciprocal relations, too
         self.ids = self._in_all_copies([graph.relations.id(name) for name in relations], graph.num_relations)
 
     def _tensor(self, values: Sequence[object]) -> Tensor:
-        return torch.tensor(values, device=self.table.device)
+        return torch.tensor(values, device=self.model.device)
 
     def _in_all_copies(self, values: Sequence[int], size: int) -> Tensor:
         """Return positions in a copy of `size` relations as those in all copies."""
         return torch.cat([self._tensor(values) + copy * size for copy in range(self.copies)])
 
-    def rows_needed(self, side: Side, ids: Rows) -> tuple[Rows, Callable[[Rows], Rows]]:
+    def rows_needed(self, side: Side, ids: IdsByTable) -> tuple[IdsByTable, Callable[[RowsByTable], RowsByTable]]:
         """Return what `Model.rows_needed` returns, with the rows of the rules' relations after those of the batch."""
         batch_ids = ids["relation"]
         needed, build = {**ids, "relation": torch.cat([batch_ids, self.ids])}, None
         if self.model.needs_other_rows:
             needed, build = self.model.rows_needed(side, needed)
 
-        def build_all(rows: Rows) -> Rows:
+        def build_all(rows: RowsByTable) -> RowsByTable:
             built = build(rows) if build else rows
             own, stored = torch.split(built["relation"], [len(batch_ids), len(self.ids)])
             return {**built, "relation": self.relation_rows(batch_ids, own, stored)}
@@ -99,12 +100,13 @@ class TiedRelations(RuleConstraint):
     def __init__(self, model: Model, graph: Graph, rules: Sequence[Rule]) -> None:
         order = tie_order(rules)
         super().__init__(model, graph, order.stored)
-        self.table = self.table.clone()
+        every = torch.arange(model.stored["relation"].num_rows, device=model.device)
+        self.table: Tensor = model.stored["relation"].gather(every).detach()
         self._sizes = [len(order.first), *map(len, order.bodies)]
         self._first = self._tensor(order.first)
-        self._is_first = (self._first == torch.arange(len(order.first), device=self.table.device))[:, None]
+        self._is_first = (self._first == torch.arange(len(order.first), device=model.device))[:, None]
         self._bodies = [self._tensor(level) for level in order.bodies]
-        self._position = torch.full((len(self.table),), -1, device=self.table.device)
+        self._position = torch.full((len(self.table),), -1, device=model.device)
         tied = self._in_all_copies([graph.relations.id(name) for name in order.position], graph.num_relations)
         self._position[tied] = self._in_all_copies(list(order.position.values()), len(order.stored))
         self.flush()
@@ -125,8 +127,9 @@ class TiedRelations(RuleConstraint):
 
     def flush(self) -> None:
         """Compute all relation rows of the model."""
-        every = torch.arange(len(self.table), device=self.table.device)
-        self.model.relation.detach().copy_(self.relation_rows(every, self.table, self.table[self.ids]))
+        every = torch.arange(len(self.table), device=self.model.device)
+        rows = self.relation_rows(every, self.table, self.table[self.ids])
+        self.model.stored["relation"].write(every, rows)
 
 
 class RulePenalty(RuleConstraint):
@@ -136,6 +139,9 @@ class RulePenalty(RuleConstraint):
     """
 
     def __init__(self, model: Model, graph: Graph, rules: Sequence[Rule], weight: float) -> None:
+        assert (
+            not model.needs_other_rows
+        )  # `penalty` finds the rows of the rules' relations at the end of those gathered
         names = list(dict.fromkeys(name for rule in rules for name in (rule.body[0], rule.conclusion)))
         super().__init__(model, graph, names)
         position = {name: i for i, name in enumerate(names)}

@@ -3,20 +3,24 @@
 B positives a step, K negatives of each, S sets of negatives, E entities, R relations. Everything is a function of
 (seed, step), the same on every device.
 
-To draw negatives in another way, change `Sampler.draw`: it returns which entities are negatives (`Batch.negative_ids`),
-and `_lay_out` decides how their rows are gathered and shared. Known triples among them are marked in `Sampler.targets`.
+To draw negatives in another way, change `Sampler.draw`. It gets uniform integers below `BatchPlan.negatives_below` and
+maps them to entities, as it does for `sampling.same_type`; a table of entities to draw from, some of them repeated,
+would make frequent ones more likely. `_lay_out` decides how rows of negatives are gathered and shared, and
+`Sampler.targets` marks known triples among them. The setting is a key of `SamplingRecipe`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from pairre.graph import Graph, Side
-from pairre.graph.index import COLUMN
+from pairre.graph.index import COLUMN, SideIndex
 from pairre.kernels import BatchPlan, backend
+from pairre.kernels.reference.batch import Weights
 from pairre.models import Chunked, Model, NegativeLayout, Own, Shared
 from pairre.settings.recipe import LossRecipe, Recipe
 from pairre.support.randomness import key
@@ -52,14 +56,30 @@ class Targets:
 class Sampler:
     """Draws the batch of any step, given its number alone."""
 
-    def __init__(self, graph: Graph, recipe: Recipe, model: type[Model], device: torch.device) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        recipe: Recipe,
+        model: type[Model],
+        device: torch.device,
+        learnt: Tensor | None = None,
+        learnt_weights: Tensor | None = None,
+    ) -> None:
+        """Prepare batches of the triples of train, or of those `learnt` [N, 3]; all of train counts as known.
+
+        The weights are those of train, or `learnt_weights` [N].
+        """
         self.filter, self.num_negatives = recipe.sampling.filter, recipe.sampling.negatives  # 0 means all entities
         self.kernels = backend(device.type)
         self.num_entities, self.num_relations = graph.num_entities, graph.num_relations
         self.indexes = {side: graph.known_train.side(side, device) for side in STEP_SIDES}
-        triples = graph.train.to(device)
+        if learnt is None:
+            learnt_weights = graph.weights.get("train")
+        triples, self.triple_weights = _positives(graph.train if learnt is None else learnt, learnt_weights, device)
         k_vs_all = recipe.loss.name == "k-vs-all"
-        positives = {side: self._one_triple_per_query(side) if k_vs_all else triples for side in STEP_SIDES}
+        positives = dict.fromkeys(STEP_SIDES, triples)
+        if k_vs_all:
+            positives = {side: self._one_triple_per_query(side, learnt) for side in STEP_SIDES}
         self.batch_size = min(recipe.train.batch, *map(len, positives.values()))
         self.chunk_size = recipe.sampling.chunk_size or self.batch_size
         if self.num_negatives == 0:
@@ -70,6 +90,13 @@ class Sampler:
         self.type_ranges = _type_ranges(graph).to(device) if recipe.sampling.same_type else None
         self.all_relations = torch.arange(graph.num_relations, device=device)
         self.relation_sides = relation_sides(recipe, model)
+        reciprocal = recipe.model.reciprocal or model.tail_queries_only
+        self.relation_offset = {"tail": 0, "head": graph.num_relations if reciprocal else 0}
+        # Rows of the relation table. Inverse relations are wrong answers, too, where known triples may be negatives.
+        every = torch.arange(graph.num_relations * (2 if reciprocal and not self.filter else 1), device=device)
+        self.relation_candidates = {
+            side: every + (offset if self.filter else 0) for side, offset in self.relation_offset.items()
+        }
         if self.relation_sides:
             self.indexes["relation"] = graph.known_train.side("relation", device)
         self.plans = self._plans(graph, recipe, positives, k_vs_all)
@@ -78,28 +105,33 @@ class Sampler:
         self, graph: Graph, recipe: Recipe, positives: dict[Side, Tensor], k_vs_all: bool
     ) -> dict[Side, BatchPlan]:
         num_sets = -(-self.batch_size // self.chunk_size)
-        tails = self._weights(positives["tail"], "tail", recipe.loss)
+        on_disk = graph.stored is not None and positives["tail"].device.type == "cpu"
+        weights = self._weights_on_demand if on_disk else self._weights
+        tails = weights(positives["tail"], "tail", recipe.loss)
         same = not k_vs_all and recipe.loss.query_balance == 0  # then the weights of both sides are stored once
-        heads = tails if same else self._weights(positives["head"], "head", recipe.loss)
+        heads = tails if same else weights(positives["head"], "head", recipe.loss)
         return {
             side: BatchPlan(
                 triples=positives[side],
                 weight=weight,
                 batch_size=self.batch_size,
                 num_negatives=num_sets * self.num_negatives,
-                num_entities=graph.num_entities,
+                negatives_below=graph.num_entities,
                 order_stream=key(recipe.train.seed, "order"),
                 negatives_stream=key(recipe.train.seed, "negatives"),
             )
             for side, weight in zip(STEP_SIDES, (tails, heads), strict=True)
         }
 
-    def _one_triple_per_query(self, side: Side) -> Tensor:
+    def _one_triple_per_query(self, side: Side, learnt: Tensor | None) -> Tensor:
         """Return one triple [P, 3] for each query of a side; its row of labels has the other answers.
 
         It is the same one in every epoch, so that a regulariser sees no other.
         """
         index = self.indexes[side]
+        if learnt is not None:
+            learnt = learnt.to(index.members.device)
+            index = SideIndex.build(learnt, side, self.num_entities, self.num_relations)
         pairs = torch.stack([index.pair_keys // index.num_second, index.pair_keys % index.num_second], 1)
         triples = torch.cat([pairs.int(), index.members[index.offsets[:-1], None]], 1)
         return triples if side == "tail" else triples.flip(1)
@@ -115,7 +147,12 @@ class Sampler:
             if recipe.query_balance:
                 weight /= self.indexes[side].count(part).double().pow(recipe.query_balance)
             parts.append(weight.float())
-        return torch.cat(parts)
+        result = torch.cat(parts)
+        return result if self.triple_weights is None else result * self.triple_weights
+
+    def _weights_on_demand(self, triples: Tensor, side: Side, recipe: LossRecipe) -> Weights:
+        """Return what computes the weights of those positives that are asked for, so that nothing grows with them."""
+        return _WeightsOnDemand(triples, lambda chosen: self._weights(chosen, side, recipe))
 
     def draw(self, side: Side, step: Tensor) -> Batch:
         """Return the batch of a step, which corrupts `side`: tails on even steps, heads on odd ones."""
@@ -125,7 +162,7 @@ class Sampler:
         candidates = flat.view(-1, self.num_negatives) if self.num_negatives else self.all_entities
         if self.type_ranges is not None:  # a number below E, scaled to the range of a type
             first, size = self.type_ranges[:, true, None]
-            candidates = first + candidates * size // plan.num_entities
+            candidates = first + candidates * size // plan.negatives_below
         rows, negatives = self._lay_out(candidates, drawn.relation)
         entity_ids = torch.cat([anchor, true, rows])
         return Batch(side, anchor, true, drawn.relation, drawn.weight, candidates, entity_ids, negatives)
@@ -150,15 +187,29 @@ class Sampler:
             known = batch.negative_ids == batch.true[:, None]
         if batch.side in self.relation_sides:
             head_and_tail = (batch.anchor, batch.true) if batch.side == "tail" else (batch.true, batch.anchor)
-            index = self.indexes["relation"]
-            relations = self.kernels.known_mask(index, *head_and_tail, self.all_relations[None], self.batch_size)
+            if self.filter:
+                index = self.indexes["relation"]
+                relations = self.kernels.known_mask(index, *head_and_tail, self.all_relations[None], self.batch_size)
+            else:
+                own = batch.relation + self.relation_offset[batch.side]
+                relations = self.relation_candidates[batch.side] == own[:, None]
         return Targets(batch.weight / batch.weight.sum(), known, relations)
+
+
+class _WeightsOnDemand:
+    """The weight of each positive, computed when it is drawn."""
+
+    def __init__(self, triples: Tensor, compute: Callable[[Tensor], Tensor]) -> None:
+        self._triples, self._compute = triples, compute
+
+    def __getitem__(self, positions: Tensor) -> Tensor:
+        return self._compute(self._triples[positions])
 
 
 def relation_sides(recipe: Recipe, model: type[Model]) -> tuple[Side, ...]:
     """Return the sides whose steps corrupt relations, too.
 
-    Where both sides score a triple alike, one of them is enough, which is half of the work.
+    Where both sides give a triple the same score, one of them is enough, which is half of the work.
     """
     if not recipe.loss.relation_weight:
         return ()
@@ -188,6 +239,19 @@ def relation_groups(relations: Tensor, num_relations: int) -> tuple[Tensor, Tens
     positions = torch.arange(len(relations), device=relations.device)
     first = torch.zeros_like(rows).scatter_reduce_(0, number, positions, "amin", include_self=False)
     return first, number
+
+
+def _positives(triples: Tensor, weights: Tensor | None, device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Return the triples to learn from on a device, and their weights with a mean of 1 if they have some.
+
+    Those of weight 0 are known triples, but no positives.
+    """
+    if weights is None or not weights.any():
+        return triples.to(device), None
+    counts = weights > 0
+    values = weights[counts].double()  # on the host, so that every device has the same
+    values = (values / values.mean()).clamp(min=1e-30)  # so that the weights of no batch add up to 0
+    return triples[counts].to(device), values.float().to(device)
 
 
 def _type_ranges(graph: Graph) -> Tensor:

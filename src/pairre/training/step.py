@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from dataclasses import dataclass
+from functools import reduce
 from operator import add
 
 import torch
@@ -16,43 +17,79 @@ from torch import Tensor
 
 from pairre.graph import Graph, Side
 from pairre.models import Model, model_class
-from pairre.models.contract import Rows
+from pairre.models.contract import IdsByTable, RowsByTable
 from pairre.rules import Rule
-from pairre.runs import Progress, build_model
+from pairre.runs import InitVectors, Progress, RunFolder, build_model
 from pairre.settings import validate
 from pairre.settings.recipe import Recipe
 from pairre.support.errors import TrainingError
-from pairre.tables import DenseTable, EmbeddingTable, TableGroup, local_table, restart_step
+from pairre.tables import TableGroup, learning_tables, restart_step, tables_of_some_entities
 from pairre.training.capture import CapturedSteps, overlap
+from pairre.training.distillation import DistillationTerm, Teacher
 from pairre.training.losses import EntityTerm, Regularizer, RelationTerm, ScoredBatch, Term
+from pairre.training.memory import check_batch_memory, check_memory
 from pairre.training.rule_constraints import RuleConstraint, RulePenalty, constrain_by_rules
 from pairre.training.sampling import STEP_SIDES, Batch, Sampler
+
+
+@dataclass(frozen=True)
+class ContinuedModel:
+    """A model of which a trainer moves some rows only."""
+
+    model: Model
+    entities: Tensor  # [M] int64: whose rows learn
+    triples: Tensor  # int32 [N, 3] of train: what they learn from
+    weights: Tensor | None = None  # [N], if the triples of the graph have weights
 
 
 class Trainer:
     """A model in training: its sampler, tables and loss terms, at some step."""
 
-    def __init__(self, graph: Graph, recipe: Recipe, device: torch.device, rules: Sequence[Rule] = ()) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        recipe: Recipe,
+        device: torch.device,
+        rules: Sequence[Rule] = (),
+        *,
+        continued: ContinuedModel | None = None,
+        vectors: InitVectors | None = None,
+        teacher: Teacher | None = None,
+    ) -> None:
         self.graph, self.recipe = graph, recipe
         score_function = model_class(recipe.model.name)
         validate(recipe, graph, score_function, with_rules=bool(rules))
-        self.sampler = Sampler(graph, recipe, score_function, device)  # first: building its index needs much memory
+        check_memory(graph, recipe, device)
+        learnt = (continued.triples, continued.weights) if continued else ()
+        # First, because building its index needs much memory.
+        self.sampler = Sampler(graph, recipe, score_function, device, *learnt)
+        check_batch_memory(graph, recipe, self.sampler.batch_size, device)
         self.compute_targets = self.sampler.targets  # `overlap` replaces it on a GPU
-        self.model = build_model(graph, recipe, device)
+        self.model = continued.model if continued else build_model(graph, recipe, device)
+        if vectors:
+            vectors.copy_into(self.model)
         self.rules = constrain_by_rules(rules, self.model, graph, recipe) if rules else None
-        self._row_source = self.rules or (self.model if self.model.needs_other_rows else None)
-        self.tables = TableGroup(_build_tables(self.model, recipe, self.rules))
+        self._row_builder = self.rules or (self.model if self.model.needs_other_rows else None)
+        if continued:
+            self.tables = TableGroup(tables_of_some_entities(self.model, continued.entities, recipe.train))
+        else:
+            frozen = vectors.ids if vectors and vectors.frozen else None
+            tied = self.rules.table if self.rules else None
+            self.tables = TableGroup(learning_tables(self.model, recipe.train, relations=tied, frozen=frozen))
         self.terms = {side: _build_terms(self.model, recipe, self.sampler, self.rules, side) for side in STEP_SIDES}
+        if teacher:
+            for terms in self.terms.values():
+                terms.append(DistillationTerm(recipe.distill, recipe.loss, teacher))
         self.step_number = torch.zeros((), dtype=torch.int64, device=device)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # since `mean_loss` was last called
         self.model.step = self.step_number
         self.progress = Progress()
-        self._weight_ids: Rows = {}
-        if self.model.weight_parts:  # all dense weights are updated in every step
-            self._weight_ids["weights"] = torch.arange(len(self.model.weights), device=device)
+        self._weight_ids: IdsByTable = {}
+        if (weights := self.tables.tables.get("weights")) is not None:  # all dense weights are updated in every step
+            self._weight_ids["weights"] = torch.arange(weights.num_rows, device=device)
         self._restart = restart_step(recipe.train)
         self._captured: CapturedSteps | None = None
-        if device.type == "cuda" and self.sampler.kernels.can_capture:
+        if device.type == "cuda" and self.sampler.kernels.can_capture and not teacher:  # which may wait for the device
             overlap(self, device)
             self._captured = CapturedSteps(self)
         self.steps_per_launch = self._captured.steps_per_launch if self._captured else 1
@@ -75,15 +112,15 @@ class Trainer:
         self.loss_sum += loss.detach()
         self.step_number += 1
 
-    def rows_needed(self, batch: Batch) -> tuple[Rows, Callable[[Rows], Rows] | None]:
+    def rows_needed(self, batch: Batch) -> tuple[IdsByTable, Callable[[RowsByTable], RowsByTable] | None]:
         """Return the ids of the rows that a step gathers, and what builds the batch's rows from them, if needed."""
         relation = batch.relation
-        if batch.side in self.sampler.relation_sides:
-            relation = torch.cat([relation, self.sampler.all_relations])
         if offset := self.model.relation_offset[batch.side]:
             relation = relation + offset
+        if batch.side in self.sampler.relation_sides:
+            relation = torch.cat([relation, self.sampler.relation_candidates[batch.side]])
         ids = {"entity": batch.entity_ids, "relation": relation}
-        if source := self._row_source:
+        if source := self._row_builder:
             ids, build = source.rows_needed(batch.side, ids)
             return ids | self._weight_ids, build
         return ids | self._weight_ids, None
@@ -112,6 +149,7 @@ class Trainer:
         """Continue from the progress of a checkpoint."""
         self.progress = progress
         self.step_number.fill_(progress.step)
+        self.loss_sum.fill_(progress.loss_sum)
 
     def mean_loss(self, num_steps: int) -> float:
         """Return the mean loss of the `num_steps` steps since the last call; TrainingError if it is not finite."""
@@ -129,37 +167,30 @@ class Trainer:
             self.rules.flush()
 
     def check_finite(self) -> None:
-        """Raise TrainingError rather than let weights be leaves that are not finite."""
+        """Raise TrainingError if any weight or the loss is not finite."""
+        if not math.isfinite(loss := self.loss_sum.item()):
+            raise self._error(f"the loss became {loss} by")
         for name, table in self.tables.tables.items():
             if not all(bool(rows.isfinite().all()) for _, rows in table.local_rows()):
                 raise self._error(f"the {name} weights are not finite at")
 
     def _error(self, what: str) -> TrainingError:
-        return TrainingError(
-            f"{what} step {self.progress.step:,}; the last good state is kept: "
-            "try a smaller train.lr or a larger train.warmup"
-        )
+        return TrainingError(f"{what} step {self.progress.step:,}: try a smaller train.lr or a larger train.warmup")
+
+    def store_checkpoint(self, folder: RunFolder) -> None:
+        """Store everything that the next step depends on in a run folder."""
+        self.progress.loss_sum = self.loss_sum.item()
+        folder.save_checkpoint(self.tensors(), self.progress)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that a checkpoint holds, by name: weights and the state of optimisers."""
         kept = {**self.model.state_dict()}
-        if self.rules:
-            kept["relation"] = self.rules.table  # what tied rows are computed from
+        if self.rules and self.rules.table is not None:
+            kept["relation"] = self.rules.table
         named = {f"model.{name}": value for name, value in kept.items()}
         for name, table in self.tables.tables.items():
             named |= {f"optimizer.{name}.{key}": value for key, value in table.state().items()}
         return named
-
-
-def _build_tables(model: Model, recipe: Recipe, rules: RuleConstraint | None) -> dict[str, EmbeddingTable]:
-    """Return the tables of a model, each with its optimiser and what its rows must obey."""
-    tables: dict[str, EmbeddingTable] = {}
-    for name, parameter in model.named_parameters():
-        rows = rules.table if rules and name == "relation" else parameter.detach()
-        constraint = partial(model.constrain, name) if name in model.constraints else None
-        table = local_table(rows, recipe.train, constraint)
-        tables[name] = DenseTable(table, parameter) if name == "weights" else table
-    return tables
 
 
 def _build_terms(
@@ -171,7 +202,7 @@ def _build_terms(
         terms.append(RelationTerm(recipe.loss, model, len(sampler.relation_sides)))
     terms.append(EntityTerm(recipe.loss))
     if recipe.regularizer.name != "none" and recipe.regularizer.weight:
-        terms.append(Regularizer(recipe.regularizer))
+        terms.append(Regularizer(recipe.regularizer, model))
     if isinstance(rules, RulePenalty):
         terms.append(rules)
     return terms

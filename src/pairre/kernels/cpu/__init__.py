@@ -5,7 +5,7 @@ from functools import partial
 import torch.nn.functional as F
 
 from pairre.kernels.backend import Backend
-from pairre.kernels.cpu import batch, ranks, rows, scores
+from pairre.kernels.cpu import batch, collect, ranks, rows, scores
 
 
 class CpuBackend(Backend):
@@ -14,6 +14,7 @@ class CpuBackend(Backend):
     score_candidates = staticmethod(scores.score_candidates)
     true_scores = staticmethod(ranks.true_scores)
     count_above = staticmethod(ranks.count_above)
+    collect_above = staticmethod(collect.collect_above)
     unit_rows = staticmethod(partial(F.normalize, dim=-1))
     group_ids = staticmethod(rows.group_ids)
     gather_adam = staticmethod(rows.gather_adam)

@@ -8,58 +8,51 @@ B positives, S sets of K candidates, each shared by consecutive positives.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
 from pairre.graph.index import SideIndex
-from pairre.kernels.reference.batch import BatchPlan, DrawnBatch, epoch_order
-from pairre.support.randomness import GOLDEN, MIX1, MIX2
+from pairre.kernels.reference.batch import BatchPlan, DrawnBatch
+from pairre.support.compiled import compiled
+from pairre.support.random_streams import permuted, random_below, random_bits
 from pairre.support.threads import parallel_for
 
-_GOLDEN, _MIX1, _MIX2 = (np.uint64(constant % 2**64) for constant in (GOLDEN, MIX1, MIX2))
 
-
-@numba.njit(nogil=True, cache=True)
-def _draw(triples, chosen, corrupted, stream, counter, num_entities, entities, relation):
-    """Write anchors, true entities and negatives into `entities`, and relations into `relation`.
-
-    Negatives are those of `randomness.integers`.
-    """
+@compiled(nogil=True)
+def _draw(triples, order, number, rows, columns, corrupted, chosen, entities, relation):
+    """Write positions of triples into `chosen`, anchors and true entities into `entities`, and relations."""
     num = chosen.shape[0]
+    epoch, place = divmod(number // 2, triples.shape[0] // num)
+    stream, place = random_bits(order, 2 * epoch + number % 2), place * num
     for b in range(num):
+        chosen[b] = permuted(stream, place + b, triples.shape[0], rows, columns)
         row = triples[chosen[b]]
         entities[b], entities[num + b], relation[b] = row[2 - corrupted], row[corrupted], row[1]
-    below, low = np.uint64(num_entities), np.uint64(0xFFFFFFFF)
-    thirty, thirty_one, thirty_two, twenty_seven = np.uint64(30), np.uint64(31), np.uint64(32), np.uint64(27)
-    for k in range(entities.shape[0] - 2 * num):
-        x = np.uint64(stream) + np.uint64(counter + k + 1) * _GOLDEN
-        x = (x ^ (x >> thirty)) * _MIX1
-        x = (x ^ (x >> twenty_seven)) * _MIX2
-        x = x ^ (x >> thirty_one)
-        entities[2 * num + k] = ((x >> thirty_two) * below + ((x & low) * below >> thirty_two)) >> thirty_two
+
+
+@compiled(nogil=True)
+def _draw_negatives(stream, counter, below, negatives):
+    """Write uniform integers."""
+    for k in range(negatives.shape[0]):
+        negatives[k] = random_below(stream, counter + k, below)
 
 
 def draw_batch(plan: BatchPlan, corrupted: int, step: Tensor) -> DrawnBatch:
     """Return what `reference.draw_batch` returns."""
-    number = int(step)
-    epoch, position = divmod(number // 2, len(plan.triples) // plan.batch_size)
-    order = plan.orders.get(number % 2)
-    if order is None or order[0] != epoch:
-        order = epoch_order(plan, number)
-    chosen = order[1][position * plan.batch_size : (position + 1) * plan.batch_size]
-    entities = torch.empty(2 * plan.batch_size + plan.num_negatives, dtype=torch.int64)
-    relation = torch.empty(plan.batch_size, dtype=torch.int64)
-    stream, counter = np.int64(plan.negatives_stream), number * plan.num_negatives
+    number, size = int(step), plan.batch_size
+    entities = torch.empty(2 * size + plan.num_negatives, dtype=torch.int64)
+    relation, chosen = torch.empty(2, size, dtype=torch.int64)
     _draw(
-        *(plan.triples.numpy(), chosen.numpy(), corrupted, stream, counter, plan.num_entities),
-        *(entities.numpy(), relation.numpy()),
+        *(plan.triples.numpy(), np.int64(plan.order_stream), number, *plan.order_grid),
+        *(corrupted, chosen.numpy(), entities.numpy(), relation.numpy()),
     )
+    counter = number * plan.num_negatives
+    _draw_negatives(np.int64(plan.negatives_stream), counter, plan.negatives_below, entities[2 * size :].numpy())
     return DrawnBatch(entities, relation, plan.weight[chosen])
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _first_not_below(values, low, high, wanted):
     """Return the first position in values[low:high] whose value is not below `wanted`."""
     while low < high:
@@ -71,7 +64,7 @@ def _first_not_below(values, low, high, wanted):
     return low
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _known_range(keys, offsets, key):
     """Return where the members of a pair begin and end; both 0 for a pair that never occurs."""
     position = _first_not_below(keys, 0, keys.shape[0], key)
@@ -80,7 +73,7 @@ def _known_range(keys, offsets, key):
     return 0, 0
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _known_own(keys, offsets, members, pairs, candidates, chunk_size, out, start, stop):
     """Look up each candidate among the members of its pair: short ranges that stay in the cache."""
     for b in range(start, stop):
@@ -91,7 +84,7 @@ def _known_own(keys, offsets, members, pairs, candidates, chunk_size, out, start
             out[b, k] = position < end and members[position] == row[k]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _known_shared(keys, offsets, members, pairs, ordered, order, out, start, stop):
     """Look up candidates that all pairs share, sorted: the shorter list is looked up in the longer one."""
     num = ordered.shape[0]

@@ -15,7 +15,8 @@ from torch import Tensor
 from pairre.kernels.cpu.scores import score_candidates
 from pairre.kernels.reference import ranks as reference
 from pairre.kernels.reference.ranks import RankingBatch
-from pairre.kernels.reference.scores import Metric, PairScore
+from pairre.kernels.reference.scores import BlockFormula, Metric, PairScore
+from pairre.support.compiled import compiled
 from pairre.support.threads import parallel_for
 
 _SCORES = 1 << 21  # scores held at a time
@@ -29,7 +30,7 @@ def _subtract(row, threshold, n, above, ties):
     return above, ties
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _count(scores, true, begin, end, known, true_id, first_id, higher, equal, start, stop):
     """Count all candidates, then subtract the ones that must not count."""
     for b in range(start, stop):
@@ -61,7 +62,7 @@ def true_scores(metric: Metric | PairScore, query: Tensor, scale: Tensor | None,
 @torch.no_grad()
 def count_above(batch: RankingBatch, candidates: Tensor, first_id: int) -> tuple[Tensor, Tensor]:
     """Return what `reference.count_above` returns."""
-    if callable(batch.metric):
+    if callable(batch.metric) and not isinstance(batch.metric, BlockFormula):
         return reference.count_above(batch, candidates, first_id)
     higher, equal = torch.empty(2, len(batch.query), dtype=torch.int64)
     known = batch.known_ids.contiguous().numpy()

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
 from pairre.kernels.reference import rows as reference
-from pairre.kernels.reference.rows import BETA1, BETA2, EPS, MAX_CATCH_UP, AdamState, IdGroups
+from pairre.kernels.reference.rows import ADAGRAD_EPS, BETA1, BETA2, EPS, MAX_CATCH_UP, AdamState, IdGroups
 from pairre.kernels.reference.scores import HALF
+from pairre.support.compiled import compiled
 from pairre.support.threads import parallel_for
 
-_kernel = numba.njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}, cache=True)
+_kernel = compiled(nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"})
 
 
 @_kernel
@@ -82,6 +82,21 @@ def _adagrad(table, square, rows, starts, order, gradient, lr, eps, start, stop)
         rate = lr / (np.sqrt(square[i]) + eps)
         for k in range(table.shape[1]):
             table[i, k] -= rate * total[k]
+
+
+@_kernel
+def _elementwise_adagrad(table, square, rows, starts, order, gradient, lr, eps, start, stop):
+    total = np.empty_like(table[0])
+    for u in range(start, stop):
+        i = rows[u]
+        if i < 0:
+            continue
+        total[:] = gradient[order[starts[u]]]
+        for j in range(starts[u] + 1, starts[u + 1]):
+            total += gradient[order[j]]
+        for k in range(table.shape[1]):
+            square[i, k] += total[k] * total[k]
+            table[i, k] -= lr * total[k] / (np.sqrt(square[i, k]) + eps)
 
 
 @dataclass(frozen=True)
@@ -158,4 +173,5 @@ def update_adagrad(
     rows, starts = groups.rows, groups.starts
     real = table.numpy().dtype.type
     arrays = (table.numpy(), square.numpy(), rows, starts, groups.order.numpy(), gradient.contiguous().numpy())
-    parallel_for(_adagrad, len(rows), *arrays, real(rates[int(step), 0]), real(1e-10))
+    kernel = _elementwise_adagrad if square.dim() == 2 else _adagrad
+    parallel_for(kernel, len(rows), *arrays, real(rates[int(step), 0]), real(ADAGRAD_EPS))

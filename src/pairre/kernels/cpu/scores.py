@@ -14,23 +14,23 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pairre.kernels.cpu.metrics import DOT, L1, L2, MODULUS, backward_kernel, forward_kernel, kernel, signed
+from pairre.kernels.cpu.terms import DOT, L1, L2, MODULUS, backward_kernel, forward_kernel, kernel, signed
 from pairre.kernels.reference import scores as reference
 from pairre.kernels.reference.scores import HALF, Metric, PairScore, check_arguments
+from pairre.support.compiled import compiled
 from pairre.support.threads import parallel_for
 
-_CODES: dict[str, int] = {"l1": L1, "l2": L2, "modulus": MODULUS, "dot": DOT}
+CODES: dict[str, int] = {"l1": L1, "l2": L2, "modulus": MODULUS, "dot": DOT}
 _Side = tuple[Tensor, Tensor]  # the two tables of queries, or of candidates
 
 
 @kernel
-def _l1_forward_shared(q, w, c, out, start, stop):
+def l1_forward_shared(q, w, c, out, start, stop):
     """Score all pairs: two queries × four candidates in registers, eight queries share a pass over the candidates.
 
     Indices past the end are clamped, so that every element runs through the same instructions: equal rows tie exactly.
@@ -165,7 +165,7 @@ class _ScoreCandidates(torch.autograd.Function):
                 arrays = (*(t.numpy() for t in (q, w, r, c)), chosen, block, out.numpy())
                 parallel_for(forward_kernel(code, weighted), len(q), *arrays, multiple=block)
             elif ids is None:
-                parallel_for(_l1_forward_shared, len(q), q.numpy(), w.numpy(), c.numpy(), out.numpy(), multiple=8)
+                parallel_for(l1_forward_shared, len(q), q.numpy(), w.numpy(), c.numpy(), out.numpy(), multiple=8)
             else:
                 parallel_for(_l1_forward_own, len(q), q.numpy(), w.numpy(), c.numpy(), chosen, out.numpy())
         ctx.save_for_backward(q, w, c, r, ids, out if code == L2 else None)
@@ -237,7 +237,7 @@ def _scored_by(ids: Tensor, g: Tensor, num_rows: int) -> tuple[np.ndarray, ...]:
     return order // g.shape[1], starts, starts, g.numpy().ravel()[order]
 
 
-@numba.njit(cache=True)
+@compiled()
 def _count_sort(flat, counts, order):
     for position in range(flat.shape[0]):
         order[counts[flat[position]]] = position
@@ -271,5 +271,5 @@ def score_candidates(
         if metric == "modulus":
             scale[:, query.shape[1] // 2 :] = 0
     tables = (t if t is None or t.dtype not in HALF else t.float() for t in (query, scale, candidates, ids, weights))
-    result: Tensor = _ScoreCandidates.apply(_CODES[metric], *tables)  # type: ignore[no-untyped-call]
+    result: Tensor = _ScoreCandidates.apply(CODES[metric], *tables)  # type: ignore[no-untyped-call]
     return result

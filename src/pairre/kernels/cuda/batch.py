@@ -19,7 +19,7 @@ _BLOCK = 128
 
 
 @triton.jit
-def _bits(stream, counter):
+def random_bits(stream, counter):
     """Return `randomness.bits` as unsigned integers."""
     x = (stream + (counter + 1) * _GOLDEN).to(tl.uint64, bitcast=True)
     x = (x ^ (x >> 30)) * _MIX1
@@ -30,7 +30,7 @@ def _bits(stream, counter):
 @triton.jit
 def _integers(stream, counter, below):
     """Return `randomness.integers`."""
-    x = _bits(stream, counter)
+    x = random_bits(stream, counter)
     below = below.to(tl.uint64)
     return (((x >> 32) * below + ((x & 0xFFFFFFFF) * below >> 32)) >> 32).to(tl.int64)
 
@@ -60,7 +60,7 @@ def _draw(
         ru = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
         inside = ru < batch
         half, epochs = step // 2, num.to(tl.int64) // batch
-        stream = _bits(order, 2 * (half // epochs) + step % 2).to(tl.int64, bitcast=True)
+        stream = random_bits(order, 2 * (half // epochs) + step % 2).to(tl.int64, bitcast=True)
         place = tl.minimum((half % epochs) * batch + ru, num - 1).to(tl.int64)
         wide, high = rows.to(tl.int64), columns.to(tl.int64)
         place = _shift(stream, place, wide, high, ROUNDS)
@@ -90,7 +90,7 @@ def draw_batch(plan: BatchPlan, corrupted: int, step: Tensor) -> DrawnBatch:
     programs = triton.cdiv(batch, _BLOCK) + triton.cdiv(plan.num_negatives, _BLOCK)
     _draw[(programs,)](
         *(plan.triples, plan.weight, step, result.entities, result.relation, result.weight),
-        *(plan.order_stream, plan.negatives_stream, len(plan.triples), batch, plan.num_negatives, plan.num_entities),
+        *(plan.order_stream, plan.negatives_stream, len(plan.triples), batch, plan.num_negatives, plan.negatives_below),
         *grid(len(plan.triples)),
         TAIL=corrupted == 2,
         ROUNDS=ROUNDS,

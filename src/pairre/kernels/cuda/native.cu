@@ -38,10 +38,13 @@ extern __shared__ float4 memory[];
 
 // ---------------------------------------------------------------------------------------------------- tiles of scores
 
-template <int BM, int BN, int TM, int TN, int BK, int UNROLL, bool WEIGHTED> struct Tile {
+// SCALED: queries have scales; else w is not read, and a term is |q − c|.
+template <int BM, int BN, int TM, int TN, int BK, int UNROLL, bool WEIGHTED, bool SCALED = true> struct Tile {
     static constexpr int ACROSS = BN / (8 * TN);  // warps side by side; a warp is 4 × 8 threads
     static constexpr int THREADS = BM / (4 * TM) * ACROSS * 32;
-    static constexpr int LM = BM + 4, LN = BN + 4, BUFFER = BK * (2 * LM + (1 + WEIGHTED) * LN);
+    static constexpr int LM = BM + 4, LN = BN + 4;
+    static constexpr int CANDIDATES = BK * (1 + SCALED) * LM;  // where those of a buffer begin
+    static constexpr int BUFFER = CANDIDATES + BK * (1 + WEIGHTED) * LN;
 
     float acc[TM][TN];
     int row, col;  // of this thread's first element
@@ -67,16 +70,24 @@ template <int BM, int BN, int TM, int TN, int BK, int UNROLL, bool WEIGHTED> str
         }
     }
 
-    // acc = Σ |q − w c|, or Σ |q r − w c|, over features `begin` to `end`.
+    // The smallest sum so far of this thread's elements.
+    __device__ float nearest() const {
+        float least = acc[0][0];
+        FOR(i, TM, 1) FOR(j, TN, 1) least = fminf(least, acc[i][j]);
+        return least;
+    }
+
+    // acc = Σ |q − w c|, or Σ |q r − w c|, or Σ |q − c|, over features `begin` to `end`. Without scales, it stops as soon
+    // as all sums of the tile exceed `limit`: they only grow.
     __device__ void sum(const float *q, const float *w, const float *c, const float *r, int m0, int n0, int B, int N,
-                        int D, int begin, int end) {
+                        int D, int begin, int end, float limit = 0.0f) {
         q += (long long)m0 * D, w += (long long)m0 * D, c += (long long)n0 * D, r += (long long)n0 * D;
         unsigned to = address(memory);
         const auto stage_all = [&](int k0) {
             stage<BM>(to, q + k0, B - 1 - m0, D, end - k0);
-            stage<BM>(to + BK * LM * 4, w + k0, B - 1 - m0, D, end - k0);
-            stage<BN>(to + BK * LM * 8, c + k0, N - 1 - n0, D, end - k0);
-            if (WEIGHTED) stage<BN>(to + BK * (2 * LM + LN) * 4, r + k0, N - 1 - n0, D, end - k0);
+            if (SCALED) stage<BM>(to + BK * LM * 4, w + k0, B - 1 - m0, D, end - k0);
+            stage<BN>(to + CANDIDATES * 4, c + k0, N - 1 - n0, D, end - k0);
+            if (WEIGHTED) stage<BN>(to + (CANDIDATES + BK * LN) * 4, r + k0, N - 1 - n0, D, end - k0);
         };
         const float *at = (const float *)memory;
         FOR(i, TM, 1) FOR(j, TN, 1) acc[i][j] = 0.0f;
@@ -85,7 +96,8 @@ template <int BM, int BN, int TM, int TN, int BK, int UNROLL, bool WEIGHTED> str
 #pragma unroll 1
         for (int k0 = begin; k0 < end; k0 += BK) {
             copies_done();
-            __syncthreads();
+            if (SCALED || k0 % (8 * BK) != 0) __syncthreads();
+            else if (!__syncthreads_or(nearest() <= limit)) return;
             to += ahead * 4;
             if (k0 + BK < end) stage_all(k0 + BK);
 #pragma unroll UNROLL
@@ -93,14 +105,17 @@ template <int BM, int BN, int TM, int TN, int BK, int UNROLL, bool WEIGHTED> str
                 float a[TM], b[TM], e[TN], f[TN];
                 FOR(i, TM, 4) {
                     *(float4 *)(a + i) = *(const float4 *)(at + k * LM + row_of(i));
-                    *(float4 *)(b + i) = *(const float4 *)(at + (BK + k) * LM + row_of(i));
+                    if (SCALED) *(float4 *)(b + i) = *(const float4 *)(at + (BK + k) * LM + row_of(i));
                 }
                 FOR(j, TN, 4) {
-                    *(float4 *)(e + j) = *(const float4 *)(at + 2 * BK * LM + k * LN + col_of(j));
-                    if (WEIGHTED) *(float4 *)(f + j) = *(const float4 *)(at + BK * (2 * LM + LN) + k * LN + col_of(j));
+                    *(float4 *)(e + j) = *(const float4 *)(at + CANDIDATES + k * LN + col_of(j));
+                    if (WEIGHTED)
+                        *(float4 *)(f + j) = *(const float4 *)(at + CANDIDATES + (BK + k) * LN + col_of(j));
                 }
-                FOR(i, TM, 1) FOR(j, TN, 1)
-                    acc[i][j] = __fadd_rn(acc[i][j], fabsf(__fmaf_rn(-b[i], e[j], WEIGHTED ? a[i] * f[j] : a[i])));
+                FOR(i, TM, 1) FOR(j, TN, 1) {
+                    const float left = WEIGHTED ? a[i] * f[j] : a[i];
+                    acc[i][j] = __fadd_rn(acc[i][j], fabsf(SCALED ? __fmaf_rn(-b[i], e[j], left) : left - e[j]));
+                }
             }
             at += ahead, ahead = -ahead;
         }
@@ -179,6 +194,26 @@ __global__ void __launch_bounds__(Tile<BM, BN, TM, TN, BK, UNROLL, false>::THREA
             if (count >> 16) atomicAdd(higher + b, (unsigned long long)(count >> 16));
             if (count & 0xffff) atomicAdd(equal + b, (unsigned long long)(count & 0xffff));
         }
+    }
+}
+
+// Writes the pairs that score at least *threshold, as many as there is room for (`most`), and adds to *num how many there
+// are. A score is −Σ |q − c|.
+template <int BM, int BN, int TM, int TN, int BK, int UNROLL, int BLOCKS>
+__global__ void __launch_bounds__(Tile<BM, BN, TM, TN, BK, UNROLL, false, false>::THREADS, BLOCKS)
+    collect_above(const float *q, const float *c, const float *threshold, int *row, int *column, float *score,
+                  unsigned long long *num, int B, int N, int D, int most) {
+    Tile<BM, BN, TM, TN, BK, UNROLL, false, false> tile;
+    const int m0 = (blockIdx.z * gridDim.x + blockIdx.x) * BM, n0 = blockIdx.y * BN;  // as in `count_above`
+    if (m0 >= B) return;
+    const float limit = -*threshold;
+    tile.sum(q, q, c, c, m0, n0, B, N, D, 0, D, limit);
+    if (!(tile.nearest() <= limit)) return;
+    FOR(i, TM, 1) FOR(j, TN, 1) {
+        const int m = m0 + tile.row_of(i), n = n0 + tile.col_of(j);
+        if (!(tile.acc[i][j] <= limit) || m >= B || n >= N) continue;
+        const unsigned long long place = atomicAdd(num, 1ULL);
+        if (place < most) row[place] = m, column[place] = n, score[place] = -tile.acc[i][j];
     }
 }
 

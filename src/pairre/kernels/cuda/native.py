@@ -24,6 +24,7 @@ from torch import Tensor
 from pairre.support.files import cache_folder
 
 _log = logging.getLogger("pairre")
+_DIGEST = hashlib.sha256().digest_size  # bytes before a kernel in its file
 
 
 # ------------------------------------------------------------------------------------------- compiling and launching
@@ -41,7 +42,7 @@ def _driver() -> ctypes.CDLL:
 
 @functools.cache
 def _compiler() -> ctypes.CDLL:
-    """NVRTC: that of PyTorch, which has loaded it where it came with it, or one from the system's paths."""
+    """Return NVRTC: that of PyTorch, which has loaded it where it came with it, or one from the system's paths."""
     major = (torch.version.cuda or "").split(".")[0]
     if os.name == "nt":
         return ctypes.CDLL(f"nvrtc64_{major}0_0.dll")
@@ -58,7 +59,7 @@ def _compiler() -> ctypes.CDLL:
 
 
 def _compile(source: bytes, name: bytes, options: list[bytes]) -> bytes:
-    """The symbol of one kernel, a zero byte and its machine code."""
+    """Return the symbol of one kernel, a zero byte and its machine code."""
     nvrtc, program, size, symbol = _compiler(), ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_char_p()
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"native.cu", 0, None, None))
     _check(nvrtc.nvrtcAddNameExpression(program, name))
@@ -78,7 +79,7 @@ def _compile(source: bytes, name: bytes, options: list[bytes]) -> bytes:
 
 @functools.cache
 def _compiled(name: str, capability: tuple[int, int]) -> bytes:
-    """One kernel, an instance of a template of `native.cu`, as `_compile` returns it; kept in the cache folder."""
+    """Return one kernel, an instance of a template of `native.cu`, as `_compile` returns it; cached by its checksum."""
     source = Path(__file__).with_name("native.cu").read_bytes()
     options = [b"--gpu-architecture=sm_%d%d" % capability, b"--std=c++17"]
     version = (ctypes.c_int * 2)()
@@ -86,19 +87,21 @@ def _compiled(name: str, capability: tuple[int, int]) -> bytes:
     key = hashlib.sha256(repr((source, options, name, *version)).encode()).hexdigest()
     path = cache_folder() / "kernels" / key
     with contextlib.suppress(OSError):
-        return path.read_bytes()
+        stored = path.read_bytes()
+        if hashlib.sha256(stored[_DIGEST:]).digest() == stored[:_DIGEST]:
+            return stored[_DIGEST:]
     result = _compile(source, name.encode(), options)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(f".{os.getpid()}")
-        temporary.write_bytes(result)
+        temporary.write_bytes(hashlib.sha256(result).digest() + result)
         temporary.replace(path)
     return result
 
 
 @functools.cache
 def _context(device: int) -> ctypes.c_void_p:
-    """The context PyTorch uses, which a thread of its own may not have made its current one."""
+    """Return the context PyTorch uses, which a thread of its own may not have made its current one."""
     context = ctypes.c_void_p()
     _check(_driver().cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
     return context
@@ -106,7 +109,7 @@ def _context(device: int) -> ctypes.c_void_p:
 
 @functools.cache
 def _function(name: str, device: int, shared: int) -> ctypes.c_void_p:
-    """A kernel on the current device, allowed so many bytes of shared memory."""
+    """Return a kernel on the current device, allowed so many bytes of shared memory."""
     symbol, _, code = _compiled(name, torch.cuda.get_device_capability(device)).partition(b"\0")
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     _check(_driver().cuModuleLoadData(ctypes.byref(module), code))
@@ -116,7 +119,7 @@ def _function(name: str, device: int, shared: int) -> ctypes.c_void_p:
 
 
 def _launch(name: str, grid: tuple[int, int, int], threads: int, shared: int, *arguments: Tensor | int) -> None:
-    """Runs a kernel on the device and the current stream of its arguments."""
+    """Run a kernel on the device and the current stream of its arguments."""
     tensors = [a for a in arguments if isinstance(a, Tensor)]
     assert all(t.is_cuda and t.is_contiguous() for t in tensors)
     device = tensors[0].get_device()
@@ -131,7 +134,7 @@ def _launch(name: str, grid: tuple[int, int, int], threads: int, shared: int, *a
 
 @functools.cache
 def available() -> bool:
-    """Whether these kernels can be compiled and loaded here."""
+    """Return whether these kernels can be compiled and loaded here."""
     if os.environ.get("TRITON_INTERPRET", "0") != "0" or torch.version.cuda is None or not torch.cuda.is_available():
         return False
     try:
@@ -149,7 +152,7 @@ def available() -> bool:
 
 
 class _Tile(NamedTuple):
-    """A block's share of the scores: template arguments of `scores` and `count_above`."""
+    """A block's share of the scores: template arguments of `scores`, `count_above` and `collect_above`."""
 
     rows: int
     cols: int
@@ -163,8 +166,8 @@ class _Tile(NamedTuple):
     def threads(self) -> int:
         return self.rows // self.thread_rows * (self.cols // self.thread_cols)
 
-    def shared(self, weighted: bool = False) -> int:
-        return 8 * self.depth * (2 * (self.rows + 4) + (1 + weighted) * (self.cols + 4))
+    def shared(self, weighted: bool = False, scaled: bool = True) -> int:
+        return 8 * self.depth * ((1 + scaled) * (self.rows + 4) + (1 + weighted) * (self.cols + 4))
 
 
 class _Strip(NamedTuple):
@@ -309,6 +312,22 @@ def count_above(
         grid = min(down, 16), _blocks(len(c), _LARGE.cols), _blocks(down, 16)
         name, sizes = _kernel("count_above", _LARGE), (len(q), len(c), q.shape[1], first)
         _launch(name, grid, _LARGE.threads, _LARGE.shared(), q, w, c, *lists, *sizes)
+
+
+def collect_above(
+    q: Tensor, c: Tensor, threshold: Tensor, row: Tensor, column: Tensor, score: Tensor, num: Tensor
+) -> None:
+    """Write the pairs that score at least `threshold` [1] to row, column and score [M], and add to `num` [1] how many.
+
+    A score is −Σ |q − c|. If there are more than M pairs, any M of them are written. Row and column are int32, and
+    the number is int64.
+    """
+    assert row.dtype == column.dtype == torch.int32
+    assert num.dtype == torch.int64
+    down, found = _blocks(len(q), _LARGE.rows), (threshold, row, column, score, num)
+    grid = min(down, 16), _blocks(len(c), _LARGE.cols), _blocks(down, 16)
+    sizes, shared = (len(q), len(c), q.shape[1], len(row)), _LARGE.shared(scaled=False)
+    _launch(_kernel("collect_above", _LARGE), grid, _LARGE.threads, shared, q, c, *found, *sizes)
 
 
 def true_scores(q: Tensor, w: Tensor, c: Tensor) -> Tensor:

@@ -27,13 +27,13 @@ def _length(x):
 
 @triton.jit
 def _signed(x, g):
-    """g with its sign flipped where x is negative."""
+    """Return g with its sign flipped where x is negative."""
     return tl.where(x < 0, -g, g)
 
 
 @triton.jit
 def _forward(ENTITY, RELATION, Q, W, C, POSITIVE, batch, D, TAIL: tl.constexpr, BD: tl.constexpr):
-    """Program b < B: query, scale and score of a positive. The others: one negative as a unit vector."""
+    """Store query, scale and score of a positive, or from program B on one negative as a unit vector."""
     b = tl.program_id(0).to(tl.int64)
     rd = tl.arange(0, BD)
     inside = rd < D
@@ -54,7 +54,7 @@ def _forward(ENTITY, RELATION, Q, W, C, POSITIVE, batch, D, TAIL: tl.constexpr, 
 
 @triton.jit
 def _along(unit, gradient):
-    """What is left of a gradient on the unit sphere."""
+    """Return what is left of a gradient on the unit sphere."""
     return gradient - unit * tl.sum(unit * gradient, axis=0)
 
 

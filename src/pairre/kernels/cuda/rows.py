@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pairre.kernels.cuda.batch import _bits
-from pairre.kernels.reference.rows import BETA1, BETA2, EPS, MAX_CATCH_UP, AdamState, IdGroups
+from pairre.kernels.cuda.batch import random_bits
+from pairre.kernels.reference.rows import ADAGRAD_EPS, BETA1, BETA2, EPS, MAX_CATCH_UP, AdamState, IdGroups
 from pairre.kernels.reference.rows import group_ids as sort
 
 _MOST_BY_RANK = 8192  # so many ids are sorted by counting, for each, the ones before it: one launch
@@ -60,7 +60,7 @@ def _stochastic_round(x, TABLE, row, D, rd, now):
     least: tl.constexpr = 113 if TABLE.dtype.element_ty == tl.float16 else 27
     exponent = tl.maximum((x.to(tl.int32, bitcast=True) >> 23) & 255, least) - digits
     unit = (exponent << 23).to(tl.float32, bitcast=True)
-    dither = (_bits(now.to(tl.int64), row * D + rd) >> 40).to(tl.float32) * 5.9604644775390625e-08
+    dither = (random_bits(now.to(tl.int64), row * D + rd) >> 40).to(tl.float32) * 5.9604644775390625e-08
     return (tl.floor(x / unit + dither) * unit).to(TABLE.dtype.element_ty)
 
 
@@ -180,8 +180,8 @@ def _adam(
 
 
 @triton.jit
-def _adagrad(TABLE, SQUARE, RATES, IDS, ORDER, ENDS, G, STEP, D, eps, BD: tl.constexpr):
-    """As `_adam`; the row is whole in registers."""
+def _adagrad(TABLE, SQUARE, RATES, IDS, ORDER, ENDS, G, STEP, D, eps, ELEMENTS: tl.constexpr, BD: tl.constexpr):
+    """Update a row, whole in registers. With ELEMENTS, every element has an accumulator, else every row."""
     u = tl.program_id(0)
     row = tl.load(IDS + u).to(tl.int64)
     previous = tl.load(IDS + u - 1, mask=u > 0, other=-1)
@@ -190,11 +190,15 @@ def _adagrad(TABLE, SQUARE, RATES, IDS, ORDER, ENDS, G, STEP, D, eps, BD: tl.con
         rate = tl.load(RATES + 2 * now)
         rd = tl.arange(0, BD)
         g = _total(ORDER, G, u, tl.load(ENDS + u).to(tl.int32), D, rd, 4)
-        total = tl.load(SQUARE + row) + tl.sum(g * g, axis=0) / D
+        if ELEMENTS:
+            total = tl.load(SQUARE + row * D + rd, mask=rd < D, other=0.0) + g * g
+            tl.store(SQUARE + row * D + rd, total, mask=rd < D)
+        else:
+            total = tl.load(SQUARE + row) + tl.sum(g * g, axis=0) / D
+            tl.store(SQUARE + row, total)
         x = tl.load(TABLE + row * D + rd, mask=rd < D, other=0.0).to(tl.float32)
         x = x - rate / (tl.sqrt(total) + eps) * g
         tl.store(TABLE + row * D + rd, _stochastic_round(x, TABLE, row, D, rd, now), mask=rd < D)
-        tl.store(SQUARE + row, total)
 
 
 def _blocks(dim: int) -> tuple[int, dict[str, int]]:
@@ -266,7 +270,8 @@ def update_adagrad(
         width = triton.next_power_of_2(dim)
         _adagrad[(num,)](
             *(table, square, rates, groups.ids, groups.order, groups.ends),
-            *(gradient.contiguous(), step, dim, 1e-10),
+            *(gradient.contiguous(), step, dim, ADAGRAD_EPS),
+            ELEMENTS=square.dim() == 2,
             BD=width,
             num_warps=max(1, min(16, width // 256)),
         )

@@ -16,20 +16,20 @@ import triton.language as tl
 
 @triton.jit
 def _signed(x, g):
-    """g with its sign flipped where x is negative, by bits: one instruction."""
+    """Return g with its sign flipped where x is negative, by bits: one instruction."""
     sign = x.to(tl.int32, bitcast=True) & -2147483648
     return (g.to(tl.int32, bitcast=True) ^ sign).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def still(mask, index, end):
-    """A mask that is empty once a loop that was unrolled has passed its end."""
+    """Return a mask that is empty once a loop that was unrolled has passed its end."""
     return mask & (index + tl.zeros_like(mask.to(tl.int32)) < end)
 
 
 @triton.jit
 def width(D, METRIC: tl.constexpr):
-    """How many terms D features make: a complex one takes two."""
+    """Return how many terms D features make: a complex one takes two."""
     if METRIC == "modulus":
         D = D // 2
     return D
@@ -37,7 +37,7 @@ def width(D, METRIC: tl.constexpr):
 
 @triton.jit
 def load(T, place, mask, half, METRIC: tl.constexpr, HAS: tl.constexpr):
-    """Values of a table, if there is one (else T is any), and their imaginary parts, `half` elements on."""
+    """Return values of a table, if there is one (else T is any), and their imaginary parts, `half` elements on."""
     real = mask.to(tl.float32)
     if HAS:
         real = tl.load(T + place, mask=mask, other=0.0).to(tl.float32)
@@ -49,7 +49,7 @@ def load(T, place, mask, half, METRIC: tl.constexpr, HAS: tl.constexpr):
 
 @triton.jit
 def store(T, place, real, imaginary, mask, half, METRIC: tl.constexpr):
-    """The counterpart of `load`."""
+    """Store values and their imaginary parts where `load` reads them."""
     tl.store(T + place, real, mask=mask)
     if METRIC == "modulus":
         tl.store(T + half + place, imaginary, mask=mask)
@@ -59,7 +59,7 @@ def store(T, place, real, imaginary, mask, half, METRIC: tl.constexpr):
 def gap(
     a, ai, b, bi, e, ei, f, fi, METRIC: tl.constexpr, A: tl.constexpr, B: tl.constexpr, E: tl.constexpr, F: tl.constexpr
 ):
-    """x = a ∘ b − e ∘ f, where A, B, E, F say which there are; for "dot", a ∘ f."""
+    """Return x = a ∘ b − e ∘ f, where A, B, E, F say which there are; for "dot", a ∘ f."""
     x, xi = a, ai
     if not A:
         x, xi = b, bi
@@ -82,7 +82,7 @@ def gap(
 
 @triton.jit
 def term(x, xi, METRIC: tl.constexpr):
-    """What x adds to the sum."""
+    """Return what x adds to the sum."""
     if METRIC == "l1":
         x = tl.abs(x)
     elif METRIC == "l2":
@@ -94,7 +94,7 @@ def term(x, xi, METRIC: tl.constexpr):
 
 @triton.jit
 def finish(total, METRIC: tl.constexpr, WHOLE: tl.constexpr):
-    """A score from its sum; from a part of the sum, what can be added up."""
+    """Return a score from its sum; from a part of the sum, what can be added up."""
     if METRIC == "l2" and WHOLE:
         total = tl.sqrt(total)
     if METRIC != "dot":
@@ -104,7 +104,7 @@ def finish(total, METRIC: tl.constexpr, WHOLE: tl.constexpr):
 
 @triton.jit
 def slope(x, xi, g, METRIC: tl.constexpr):
-    """g times the derivative of the score by −x (by x for "dot"); g of "l2" comes divided by the norm."""
+    """Return g times the derivative of the score by −x (by x for "dot"); g of "l2" comes divided by the norm."""
     s, si = g, g
     if METRIC == "l1":
         s = _signed(x, g)
@@ -120,7 +120,7 @@ def slope(x, xi, g, METRIC: tl.constexpr):
 
 @triton.jit
 def times(s, si, b, bi, METRIC: tl.constexpr, HAS: tl.constexpr):
-    """The slope times the conjugate of a factor: the gradient of the other factor."""
+    """Return the slope times the conjugate of a factor: the gradient of the other factor."""
     if HAS:
         if METRIC == "modulus":
             s, si = s * b + si * bi, si * b - s * bi

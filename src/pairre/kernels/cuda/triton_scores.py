@@ -39,7 +39,7 @@ def _forward_shared(
     METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_WEIGHTS: tl.constexpr, LONG: tl.constexpr, WHOLE: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """Part `program 2` of the scores of all pairs."""
+    """Store part `program 2` of the scores of all pairs."""
     rm = tl.program_id(1) * BM + tl.arange(0, BM)
     rn = tl.program_id(0) * BN + tl.arange(0, BN)
     first = tl.program_id(2) * CHUNK
@@ -56,7 +56,7 @@ def _forward_own(
     Q, W, C, IDS, OUT, num_places, D,
     METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_IDS: tl.constexpr, BK: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
-    """One query against BK rows of its own choice, or without ids against the row of its own number."""
+    """Score one query against BK rows of its own choice, or without ids against the row of its own number."""
     b = tl.program_id(0).to(tl.int64)
     rk = tl.program_id(1) * BK + tl.arange(0, BK)
     in_k = rk < num_places
@@ -82,9 +82,9 @@ def _backward(
     METRIC: tl.constexpr, HAS_A: tl.constexpr, HAS_E: tl.constexpr, HAS_B: tl.constexpr, HAS_F: tl.constexpr,
     HAS_IDS: tl.constexpr, LONG: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """Part `program 2` of the gradients of rows A, E that met others B, F: all of them, or with BM = 1 those in IDS.
+    """Store part `program 2` of the gradients of rows A, E for others B, F: all, or with BM = 1 those in IDS.
 
-    G is [others, rows] where all met and [rows, others] with ids.
+    G is [others, rows] for all others and [rows, others] with ids.
     """
     rm = tl.program_id(0) * BM + tl.arange(0, BM)
     rd = tl.program_id(1) * BD + tl.arange(0, BD)
@@ -136,7 +136,7 @@ def _backward(
 def _backward_own(
     Q, W, C, ORDER, STARTS, G, DC, num_places, D, METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, BD: tl.constexpr
 ):  # fmt: skip
-    """Gradient of one chosen row, gathered from the (query, place) pairs that met it."""
+    """Store the gradient of one chosen row, gathered from its (query, place) pairs."""
     i = tl.program_id(0).to(tl.int64)
     rd = tl.program_id(1) * BD + tl.arange(0, BD)
     in_d = rd < width(D, METRIC)
@@ -161,7 +161,7 @@ def _backward_own(
 
 @triton.jit
 def _backward_pairs(Q, W, C, G, DQ, DW, DC, D, METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, BD: tl.constexpr):
-    """All gradients of one pair."""
+    """Store all gradients of one pair."""
     b = tl.program_id(0).to(tl.int64)
     rd = tl.program_id(1) * BD + tl.arange(0, BD)
     in_d, half = rd < width(D, METRIC), D // 2
@@ -183,7 +183,7 @@ def _backward_pairs(Q, W, C, G, DQ, DW, DC, D, METRIC: tl.constexpr, HAS_SCALE: 
 
 
 def _split(programs: int, length: int, least: int, allowed: bool) -> int:
-    """Into how many parts a sum of `length` terms goes, so that the grid fills the GPU."""
+    """Return into how many parts a sum of `length` terms goes, so that the grid fills the GPU."""
     return max(1, min(-(-_PROGRAMS // max(programs, 1)), length // least)) if allowed else 1
 
 
@@ -249,7 +249,7 @@ def _terms(metric: Metric, table: Tensor) -> int:
 
 
 def _upstream(gradient: Tensor, norms: Tensor | None) -> Tensor:
-    """The gradient of scores; for "l2", where scores are −norms, that of half the squares."""
+    """Return the gradient of scores; for "l2", where scores are −norms, that of half the squares."""
     if norms is not None:
         gradient = (gradient / -norms).masked_fill_(norms == 0, 0)
     return gradient.contiguous()
@@ -297,7 +297,7 @@ def _own_scores(metric: Metric, q: Tensor, w: Tensor | None, c: Tensor, ids: Ten
 
 
 def _gradients(metric: Metric, mine: _Side, others: _Side, ids: Tensor | None, g: Tensor, of_queries: bool) -> _Side:
-    """Gradients of the tables of one side; g is [B, places]."""
+    """Return the gradients of the tables of one side; g is [B, places]."""
     (a, e), (b, f) = mine, others
     table = a if of_queries else e
     assert table is not None
@@ -329,7 +329,7 @@ def _gradients(metric: Metric, mine: _Side, others: _Side, ids: Tensor | None, g
 
 
 def _room(table: Tensor | None, parts: int) -> Tensor | None:
-    """Where the parts of a table's gradient go."""
+    """Return where the parts of a table's gradient go."""
     if table is None:
         return None
     return torch.empty(parts, *table.shape, device=table.device, dtype=table.dtype if parts == 1 else torch.float32)

@@ -5,13 +5,22 @@ N training triples, B positives a step, M negatives in all, S sets of K negative
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from pairre.graph.index import SideIndex
-from pairre.support.randomness import bits, integers, permute
+from pairre.support.randomness import bits, grid, integers, permute
+
+
+class Weights(Protocol):
+    """The weight of each triple: a tensor [N], or an object that computes those that are asked for."""
+
+    def __getitem__(self, positions: Tensor, /) -> Tensor:
+        """Return the weights of the triples at some positions, float32."""
 
 
 @dataclass(frozen=True)
@@ -19,13 +28,17 @@ class BatchPlan:
     """What all batches of one corrupted side are drawn from."""
 
     triples: Tensor  # [N, 3] int32
-    weight: Tensor  # [N] float32
+    weight: Weights  # [N] float32; on a CUDA device a tensor
     batch_size: int
     num_negatives: int  # of a whole batch
-    num_entities: int
+    negatives_below: int  # negatives are uniform integers from 0 to this, exclusive
     order_stream: int  # of random numbers
     negatives_stream: int
-    orders: dict[int, tuple[int, Tensor]] = field(default_factory=dict)  # parity of steps → epoch, its order
+
+    @cached_property
+    def order_grid(self) -> tuple[int, int]:
+        """Return rows and columns of the grid that the random order of an epoch is made on."""
+        return grid(len(self.triples))
 
 
 @dataclass(frozen=True)
@@ -37,27 +50,20 @@ class DrawnBatch:
     weight: Tensor  # [B]
 
 
-def epoch_order(plan: BatchPlan, number: int) -> tuple[int, Tensor]:
-    """Return the epoch of step `number` and the random order [N] of its triples, which the plan keeps."""
-    side, size, device = number % 2, len(plan.triples), plan.triples.device
-    epoch = number // 2 // (size // plan.batch_size)
-    if plan.orders.get(side, (-1,))[0] != epoch:
-        stream = bits(plan.order_stream, torch.tensor(2 * epoch + side, device=device))
-        plan.orders[side] = (epoch, permute(stream, torch.arange(size, device=device), size))
-    return plan.orders[side]
-
-
 def draw_batch(plan: BatchPlan, corrupted: int, step: Tensor) -> DrawnBatch:
     """Return the batch of a step; `corrupted` is the column that negatives replace: 2 on even steps, 0 on odd ones.
 
-    Even and odd steps have epochs of their own. Triples that do not fill a last batch are left for the next epoch.
+    Triples that do not fill a last batch are left for the next epoch. The random order of an epoch is evaluated at the
+    positions of the batch alone, so that nothing grows with the number of triples.
     """
-    number, device = int(step), plan.triples.device
-    position = number // 2 % (len(plan.triples) // plan.batch_size)
-    chosen = epoch_order(plan, number)[1][position * plan.batch_size : (position + 1) * plan.batch_size]
+    number, device, size = int(step), plan.triples.device, plan.batch_size
+    epoch, place = divmod(number // 2, len(plan.triples) // size)
+    # Even and odd steps have epochs of their own.
+    stream = bits(plan.order_stream, torch.tensor(2 * epoch + number % 2, device=device))
+    chosen = permute(stream, place * size + torch.arange(size, device=device), len(plan.triples))
     triples = plan.triples[chosen].long()
     counter = number * plan.num_negatives + torch.arange(plan.num_negatives, device=device)
-    negatives = integers(plan.negatives_stream, counter, plan.num_entities)
+    negatives = integers(plan.negatives_stream, counter, plan.negatives_below)
     entities = torch.cat([triples[:, 2 - corrupted], triples[:, corrupted], negatives])
     return DrawnBatch(entities, triples[:, 1], plan.weight[chosen])
 

@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pairre.kernels.reference.scores import MAX_ELEMENTS, Metric, PairScore, pair_score, score_candidates
+from pairre.kernels.reference.scores import (
+    MAX_ELEMENTS,
+    BlockFormula,
+    Metric,
+    PairScore,
+    pair_score,
+    score_candidates,
+    temporary_elements,
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,8 @@ class RankingBatch:
 @torch.no_grad()
 def true_scores(metric: Metric | PairScore, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
     """Return the scores [B] of query b against row b, in the very bits that `count_above` compares with."""
+    if isinstance(metric, BlockFormula):
+        return metric.true_scores(query, scale, candidates)
     return pair_score(metric, query, scale, candidates)
 
 
@@ -57,7 +67,7 @@ def count_above(batch: RankingBatch, candidates: Tensor, first_id: int) -> tuple
     """
     higher = torch.zeros(len(batch.query), dtype=torch.int64, device=batch.query.device)
     equal = torch.zeros_like(higher)
-    size = max(1, MAX_ELEMENTS // max(candidates.numel(), 1))
+    size = max(1, MAX_ELEMENTS // temporary_elements(batch.metric, candidates))
     for start in range(0, len(batch.query), size):
         rows = slice(start, start + size)
         part = batch[rows]

@@ -22,6 +22,7 @@ from torch import Tensor
 from pairre.support.randomness import uniform
 
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
+ADAGRAD_EPS = 1e-10
 MAX_CATCH_UP = 256  # after so many missed steps the mean is below 1e-11 of itself: only its decay is left
 
 
@@ -142,9 +143,13 @@ def update_adam(adam: AdamState, groups: IdGroups, values: Tensor, gradient: Ten
 def update_adagrad(
     table: Tensor, square: Tensor, rates: Tensor, groups: IdGroups, gradient: Tensor, step: Tensor
 ) -> None:
-    """Update rows by row-wise Adagrad: one accumulator a row, the mean square of its gradients summed over steps."""
+    """Update rows by Adagrad: `square` [E, D] sums the squares of every element's gradients over steps.
+
+    With `square` [E], each row has one accumulator, the sum of the mean square of its gradients.
+    """
     rows, _, total = _add_gradients(groups, gradient)
-    s = square[rows] + total.square().mean(-1)
-    square[rows] = s
-    change = total * (rates[int(step), 0].to(s.dtype) / (s.sqrt() + 1e-10))[:, None]
+    each = total.square()
+    square[rows] += each if square.dim() == 2 else each.mean(-1)
+    s = square[rows] if square.dim() == 2 else square[rows, None]
+    change = total * (rates[int(step), 0].to(s.dtype) / (s.sqrt() + ADAGRAD_EPS))
     table[rows] = stochastic_round(table[rows].to(s.dtype) - change, table.dtype, rows, step)

@@ -2,8 +2,8 @@
 
 B queries, K candidates of each query, N candidate rows, D features.
 
-Scores without a gradient have the same bits whatever the shapes: a sum over features adds halves to each other, where a
-reduction of torch may choose its order by the shape.
+Scores without a gradient have the same bits whatever the shapes, so that equal entities tie. A sum over features adds
+halves to each other, where a reduction of torch may choose its order by the shape; a product with a matrix is exact.
 """
 
 from __future__ import annotations
@@ -21,6 +21,30 @@ Metric = Literal["l1", "l2", "modulus", "dot"]
 PairScore = Callable[[Tensor, Tensor | None, Tensor], Tensor]  # a formula of (query, scale, candidate) [..., D]
 HALF = (torch.float16, torch.bfloat16)  # tables may be stored so; scores are computed in float32
 MAX_ELEMENTS = 1 << 25  # elements of one [queries, candidates, features] temporary
+
+
+class BlockFormula:
+    """A formula that scores all pairs of a block by itself, without a temporary of queries × candidates × features.
+
+    Where `score_candidates` and `true_scores` score the same pair, they return the same bits.
+    """
+
+    def __call__(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
+        """Return the scores of pairs, as any `PairScore`."""
+        raise NotImplementedError
+
+    def score_candidates(self, query: Tensor, scale: Tensor | None, rows: Tensor, ids: Tensor | None = None) -> Tensor:
+        """Return what `score_candidates` returns."""
+        raise NotImplementedError
+
+    def true_scores(self, query: Tensor, scale: Tensor | None, rows: Tensor) -> Tensor:
+        """Return the scores [B] of query b against row b."""
+        raise NotImplementedError
+
+
+def temporary_elements(metric: Metric | PairScore, candidates: Tensor) -> int:
+    """Return how many elements are held at a time for each query that is scored against candidates [N, D]."""
+    return max(len(candidates) if isinstance(metric, BlockFormula) else candidates.numel(), 1)
 
 
 @cache
@@ -55,6 +79,8 @@ def score_candidates(
     float16 and bfloat16 are computed in float32. Queries are scored in chunks, recomputed for the gradient, to bound
     memory.
     """
+    if isinstance(metric, BlockFormula):
+        return metric.score_candidates(query, scale, candidates, ids)
     if not callable(metric):
         check_arguments(metric, query.shape[1], scale is not None, ids is not None, weights is not None)
 
@@ -118,6 +144,28 @@ def stable_sum(x: Tensor) -> Tensor:
         x = x[..., :half] + x[..., half : 2 * half]
         x = torch.cat([x, rest], -1) if width % 2 else x
     return x.sum(-1)
+
+
+def stable_product(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Return rows [..., N, K] times a matrix [..., K, M]; without a gradient, no bit of it depends on the other rows.
+
+    A library of linear algebra chooses the order of its sums by the shape and by the place of a row. Here float32
+    values are rounded to multiples of a power of two, about as fine as float32 itself, so that float64 holds every sum
+    of their products exactly, in whatever order it is added up.
+    """
+    learns = torch.is_grad_enabled() and (rows.requires_grad or matrix.requires_grad)
+    if learns or rows.dtype != torch.float32:
+        return rows @ matrix
+    digits = (53 - matrix.shape[-2].bit_length()) // 2
+    return (_on_grid(rows, -1, digits) @ _on_grid(matrix, -2, digits)).float()
+
+
+def _on_grid(x: Tensor, dim: int, digits: int) -> Tensor:
+    """Return x in float64, rounded to so many binary digits of the largest magnitude along a dimension."""
+    x = x.double()
+    largest = x.abs().amax(dim, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+    unit = largest / torch.frexp(largest).mantissa * 2.0**-digits  # a power of two
+    return (x / unit).round() * unit
 
 
 def unit_rows(rows: Tensor) -> Tensor:

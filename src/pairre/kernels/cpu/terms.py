@@ -1,4 +1,4 @@
-"""Kernels of every metric on the CPU, made by numba for one metric each.
+"""Score kernels on the CPU for each metric (l1, l2, modulus, dot), compiled by numba for one metric each.
 
 The metric is a constant of a closure, so that the compiler sees one branch; numba's cache tells closures apart by their
 constants. "l1" without weights, which PairRE uses, has tuned kernels of its own in `scores.py`.
@@ -18,8 +18,10 @@ from typing import Any
 import numba
 import numpy as np
 
+from pairre.support.compiled import compiled
+
 FAST = {"reassoc", "contract", "nsz", "arcp"}  # neither nnan nor ninf: NaN and infinity pass through
-kernel = numba.njit(nogil=True, error_model="numpy", fastmath=FAST, cache=True)
+kernel = compiled(nogil=True, error_model="numpy", fastmath=FAST)
 _piece = numba.njit(nogil=True, error_model="numpy", fastmath=FAST)  # part of a kernel, with which it is cached
 L1, L2, MODULUS, DOT = range(4)
 

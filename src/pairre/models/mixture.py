@@ -1,0 +1,103 @@
+"""The score of an ensemble: a weighted sum of scores of models whose numbers stand side by side in the rows.
+
+B queries, K candidates of each query, N candidate rows, M members.
+
+A query holds the weights of the members [M], then for each member its query and, if it has one, its scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pairre.kernels import BlockFormula, Metric, PairScore, backend
+from pairre.kernels.reference.scores import pair_score
+
+
+@dataclass(frozen=True)
+class Part:
+    """How a member scores, and how many numbers of a query, a scale and a candidate are its own.
+
+    `query` is None for the last member if its queries take whatever is left.
+    """
+
+    metric: Metric | PairScore
+    query: int | None
+    scale: int  # 0 if there is none
+    candidate: int
+
+
+class Mixture(BlockFormula):
+    """Σ_m a_m score_m, with the weights a_m of the query."""
+
+    def __init__(self, parts: list[Part]) -> None:
+        self.parts = parts
+        self._candidate_widths = [part.candidate for part in parts]
+
+    def pack(self, weights: Tensor, queries: list[tuple[Tensor, Tensor | None]]) -> Tensor:
+        """Return the packed query [B, ·] from weights [B, M] and the members' queries."""
+        columns = [weights]
+        for part, (q, w) in zip(self.parts, queries, strict=True):
+            columns.append(q)
+            if part.scale:
+                columns.append(torch.ones_like(q[..., : part.scale]) if w is None else w)
+        return torch.cat(columns, -1)
+
+    def __call__(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the scores of pairs [..., ·] whose leading dimensions broadcast."""
+        weights, queries = self._unpack(q)
+        candidates = torch.split(c, self._candidate_widths, dim=-1)
+        scores = [
+            pair_score(part.metric, *query, rows)
+            for part, query, rows in zip(self.parts, queries, candidates, strict=True)
+        ]
+        return _weighted(weights, scores)
+
+    def score_candidates(
+        self,
+        query: Tensor,
+        scale: Tensor | None,  # noqa: ARG002
+        rows: Tensor,
+        ids: Tensor | None = None,
+    ) -> Tensor:
+        """Return scores [B, N] of all pairs, or [B, K] of query b and rows ids[b]."""
+        weights, queries = self._unpack(query)
+        kernels = backend(query.device.type)
+        candidates = (part.contiguous() for part in torch.split(rows, self._candidate_widths, dim=-1))
+        scores = [
+            kernels.score_candidates(part.metric, *one, own, ids)
+            for part, one, own in zip(self.parts, queries, candidates, strict=True)
+        ]
+        return _weighted(weights[:, None], scores)
+
+    def true_scores(self, query: Tensor, scale: Tensor | None, rows: Tensor) -> Tensor:  # noqa: ARG002
+        """Return scores [B] of query b against row b, in the bits of `score_candidates`."""
+        weights, queries = self._unpack(query)
+        kernels = backend(query.device.type)
+        candidates = (part.contiguous() for part in torch.split(rows, self._candidate_widths, dim=-1))
+        scores = [
+            kernels.true_scores(part.metric, *one, own)
+            for part, one, own in zip(self.parts, queries, candidates, strict=True)
+        ]
+        return _weighted(weights, scores)
+
+    def _unpack(self, packed: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor | None]]]:
+        """Return the weights [..., M] and the members' queries of a packed query."""
+        start = len(self.parts)
+        weights, queries = packed[..., :start], []
+        for part in self.parts:
+            middle = packed.shape[-1] - part.scale if part.query is None else start + part.query
+            stop = middle + part.scale
+            queries.append((packed[..., start:middle], packed[..., middle:stop] if part.scale else None))
+            start = stop
+        return weights, queries
+
+
+def _weighted(weights: Tensor, scores: list[Tensor]) -> Tensor:
+    """Return Σ_m weights[..., m] ∘ scores[m]; always in one order, so that equal candidates tie."""
+    total = weights[..., 0] * scores[0]
+    for m, score in enumerate(scores[1:], start=1):
+        total = total + weights[..., m] * score
+    return total

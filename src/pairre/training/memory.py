@@ -1,0 +1,72 @@
+"""How much memory a step takes, and the refusal of settings that cannot fit, before anything is allocated.
+
+B positives of a batch, K negatives of each, S sets of negatives, E entities.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from pairre.graph import Graph
+from pairre.models import Model, model_class
+from pairre.settings.recipe import Recipe
+from pairre.support.errors import RecipeError
+from pairre.support.memory import available_bytes, readable_bytes
+from pairre.tables import OPTIMIZERS
+
+COPIES_OF_ROWS = 4  # rows, their gradients, and what is between them
+_CERTAIN_COPIES = {"cpu": 3, "cuda": 1}  # that every step has; measured: 4 to 13 on a CPU, fused kernels have fewer
+_BYTES_OF_A_STEP = 32  # the learning rate of a step while the rates of all are computed
+
+
+def check_memory(graph: Graph, recipe: Recipe, device: torch.device) -> None:
+    """Raise a RecipeError if the tables with their optimiser, or the learning rates, alone are beyond memory.
+
+    Otherwise the system might stop the process when it first writes to what it was granted.
+    """
+    settings = recipe.model
+    num_relations = graph.num_relations * (2 if settings.reciprocal else 1)
+    num = model_class(settings.name).num_parameters(graph.num_entities, num_relations, settings.dim)
+    state = 4 * OPTIMIZERS[recipe.train.optimizer].state_per_number
+    needed = num * ((2 if settings.storage != "float32" else 4) + state)
+    _refuse_beyond(needed, f"model.dim: {settings.dim:,} features", "tables and optimiser", device)
+    steps = recipe.train.steps
+    _refuse_beyond(_BYTES_OF_A_STEP * steps, f"train.steps: {steps:,} steps", "their learning rates", None)
+
+
+def check_batch_memory(graph: Graph, recipe: Recipe, batch: int, device: torch.device) -> None:
+    """Raise a RecipeError if a batch of B positives is beyond memory by itself.
+
+    Only what a step certainly needs is counted, so that nothing is refused that could be trained.
+    """
+    model, negatives = model_class(recipe.model.name), recipe.sampling.negatives or graph.num_entities
+    needed = _CERTAIN_COPIES.get(device.type, 1) * bytes_of_batch(model, recipe, graph.num_entities, batch)
+    keys = {"train.batch": batch, "sampling.negatives": negatives, "model.dim": recipe.model.dim}
+    what = f"{batch:,} positives with {negatives:,} negatives of {recipe.model.dim:,} features"
+    _refuse_beyond(needed, f"{max(keys, key=lambda key: keys[key])}: {what}", "a batch", device)
+
+
+def bytes_of_batch(model: type[Model], recipe: Recipe, num_entities: int, batch: int) -> int:
+    """Return the bytes of the rows that a step gathers, and of its scores, each counted once."""
+    dim, sampling = recipe.model.dim, recipe.sampling
+    negatives = sampling.negatives or num_entities
+    num_sets = -(-batch // (sampling.chunk_size or batch)) if sampling.negatives else 1
+    drawn = num_sets * negatives
+    rows = 2 * batch + (min(drawn, num_entities) if sampling.chunk_size == 1 else drawn)
+    entity, relation = _width(model, "entity", dim), _width(model, "relation", dim)
+    return 4 * (rows * model.rows_per_entity * entity + batch * (relation + negatives))
+
+
+def _width(model: type[Model], table: str, dim: int) -> int:
+    with torch.device("meta"):
+        return int(model(1, 1, dim).stored[table].width)
+
+
+def _refuse_beyond(needed: int, what: str, purpose: str, device: torch.device | None) -> None:
+    """Raise a RecipeError if more bytes are needed than are free on a device, by default the host."""
+    available = available_bytes(device)
+    if available is not None and needed > available:
+        raise RecipeError(
+            f"{what} need {readable_bytes(needed)} for {purpose}, and {readable_bytes(available)} are free on "
+            f"{device or 'this machine'}; choose fewer"
+        )
