@@ -47,7 +47,7 @@ def new_metric():
 
 def test_metrics_of_known_ranks():
     found = summarise(both_sides(torch.tensor([1, 2, 4, 20]), 41))["head"]
-    assert list(found) == ["mrr", "mr", "hits_at_1", "hits_at_3", "hits_at_10", "amri"]
+    assert found.keys() == METRICS.keys() >= {"mrr", "mr", "hits_at_1", "hits_at_3", "hits_at_10", "amri"}
     assert found["mr"] == 6.75
     assert found["mrr"] == pytest.approx((1 + 0.5 + 0.25 + 0.05) / 4)
     assert (found["hits_at_1"], found["hits_at_3"], found["hits_at_10"]) == (0.25, 0.5, 0.75)
@@ -107,6 +107,5 @@ def test_breakdowns_show_declared_metrics(run):
 def test_results_that_lack_a_metric_leave_its_cells_empty(run):
     result = evaluate(run)
     del result["both"]["amri"]
-    column = metrics_table(result).columns[-1]
-    assert column.header == "AMRI"
+    (column,) = (column for column in metrics_table(result).columns if column.header == "AMRI")
     assert next(iter(column.cells)) == ""

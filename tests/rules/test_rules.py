@@ -1,10 +1,8 @@
 """Rules: files of them, and mining against plain Python sets and against rules that were published."""
 
 import gzip
-import re
 from collections import defaultdict
 from itertools import product
-from pathlib import Path
 
 import pytest
 import torch
@@ -267,11 +265,11 @@ def test_mine_refuses(call, triples_file, tmp_path, out, more, words):
     assert (tmp_path / "there.tsv").read_text() == "kept"
 
 
-def test_the_page_runs(call, tmp_path, monkeypatch):
-    page = next((Path(__file__).parents[2] / "docs").rglob("rules.md")).read_text(encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"^\$ pairre (.+)$", page, re.M)
-    assert len(commands) == 4
-    for command in commands:
-        assert call(*command.split())[0] == 0
-    exec(re.search(r"```python\n(.*?)```", page, re.S).group(1), {})
+@pytest.mark.parametrize("body", ["[" * 100_000, f"[{'9' * 5_000}]", r'["\ud800", "b"]', '[["a"], "b"]'])
+def test_bodies_without_measure_are_one_line(tmp_path, body):
+    file = tmp_path / "rules.tsv"
+    file.write_text(f"body\thead\tkind\tconfidence\n{body}\tc\tcomposition\t1\n")
+    with pytest.raises(RuleError, match=r"rules\.tsv:2: ") as caught:
+        read_rules(file)
+    assert len(str(caught.value)) < 500
+    str(caught.value).encode()

@@ -1,9 +1,11 @@
-"""Filtered ranks of test triples, the metrics made of them, and breakdowns by side, relation and category.
+"""Filtered ranks of test triples, the metrics made of them, breakdowns, and probabilities.
 
 The evaluation protocol is decided here (which candidates a triple is ranked among, how ties and NaN count), and every
 metric is declared here, once.
 """
 
+from pairre.evaluation.calibration import calibrate, calibration_of
+from pairre.evaluation.ensemble import ensemble
 from pairre.evaluation.evaluate import (
     By,
     evaluate,
@@ -31,6 +33,9 @@ __all__ = [
     "Ranks",
     "Ties",
     "bootstrap",
+    "calibrate",
+    "calibration_of",
+    "ensemble",
     "evaluate",
     "metric",
     "metric_rows",

@@ -13,10 +13,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pairre.graph import KnownTriples, Side
+from pairre.graph import Graph, KnownTriples, Side
 from pairre.graph.index import COLUMN
 from pairre.kernels import RankingBatch, backend
 from pairre.models import Model
+from pairre.support.errors import GraphError
 
 log = logging.getLogger("pairre")
 ProgressCallback = Callable[[int], None]  # receives the number of scores since the last call
@@ -57,26 +58,44 @@ class Ranks:
 
 
 def rank(
-    model: Model, triples: Tensor, known: KnownTriples, side: Side, progress: ProgressCallback | None = None
+    model: Model,
+    triples: Tensor,
+    known: KnownTriples,
+    side: Side,
+    progress: ProgressCallback | None = None,
+    candidates: Tensor | None = None,
 ) -> Ranks:
     """Rank the true entity on `side` of [N, 3] triples among all entities, other known ones left out.
 
-    Scores are counted where they arise: nothing of size queries × entities is stored.
+    With `candidates`, ids [C] in ascending order, it is ranked among these, of which it must be one. Scores are counted
+    where they arise: nothing of size queries × entities is stored. The true entity is scored from its row among the
+    candidates, so that an entity with an equal row ties, whatever the shapes rows are prepared in.
     """
-    device = model.entity.device
+    device = model.device
     triples, index = triples.to(device, torch.int64), known.side(side, device)
-    true_id = triples[:, COLUMN[side]]
+    true_id = true_place = triples[:, COLUMN[side]].contiguous()
     begin, end = index.ranges(triples)
+    excluded, num_all = index.members, model.num_entities
+    if candidates is not None:
+        candidates, num_all = candidates.to(device), len(candidates)
+        true_place = torch.searchsorted(candidates, true_id)
+        begin, end, excluded = _places(candidates, begin, end, excluded)
     higher, equal = (torch.zeros(len(triples), dtype=torch.int64, device=device) for _ in range(2))
-    true_score = torch.empty(len(triples), device=device)
+    true_score = torch.empty(len(triples), dtype=model.dtype, device=device)
     kernels, size = backend(device.type), max(1, _MAX_QUERY_FEATURES[device.type] // model.dim)
     with torch.no_grad():
-        for part, chunks in model.candidate_groups(triples, side, size):
-            relation, query = model.make_queries(triples[part], side)
-            rows = model.prepare_entities(model.entity_rows(true_id[part]), model.candidate_side[side], relation)
+        for part, chunks in model.candidate_groups(triples, side, size, candidates):
+            _, query = model.make_queries(triples[part], side)
+            true_rows = query[0]
+            for first_id, rows in chunks():
+                place = true_place[part] - first_id
+                inside = (place >= 0) & (place < len(rows))
+                found = rows[place.clamp(0, len(rows) - 1)]
+                true_rows = torch.where(inside[:, None], found, true_rows) if first_id else found
             metric = model.metric or model.pair_score
-            true_score[part] = kernels.true_scores(metric, *query, rows)
-            batch = RankingBatch(metric, *query, true_score[part], true_id[part], begin[part], end[part], index.members)
+            true_score[part] = kernels.true_scores(metric, *query, true_rows)
+            left_out = true_place[part], begin[part], end[part], excluded
+            batch = RankingBatch(metric, *query, true_score[part], *left_out)
             for first_id, rows in chunks():
                 above, ties = kernels.count_above(batch, rows, first_id)
                 higher[part] += above
@@ -84,15 +103,70 @@ def rank(
                 if progress is not None:
                     progress(len(above) * len(rows))
     is_known = index.contains(triples, true_id[:, None])[:, 0]
-    num_candidates = model.num_entities - (end - begin) + is_known.long()
+    num_candidates = num_all - (end - begin) + is_known.long()
     return _ranks(higher, equal, num_candidates, true_score.isnan())
+
+
+def _places(candidates: Tensor, begin: Tensor, end: Tensor, members: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ranges [B] of members with positions among candidates [C] in place of ids; members that are none go."""
+    place = torch.searchsorted(candidates, members.long())
+    found = candidates[place.clamp(max=len(candidates) - 1)] == members
+    before = torch.cat([found.new_zeros(1, dtype=torch.int64), found.cumsum(0)])
+    return before[begin], before[end], place[found].to(members.dtype)
+
+
+def rank_plausible(
+    model: Model,
+    graph: Graph,
+    triples: Tensor,
+    known: KnownTriples,
+    side: Side,
+    progress: ProgressCallback | None = None,
+) -> tuple[Ranks, Tensor]:
+    """Rank the true entity on `side` of [N, 3] triples among plausible ones only, and say which are not, bool [N].
+
+    Like known ones, a query's own entity is left out where the relation has no loops. A true entity that is not
+    plausible is ranked last of all entities, because nobody would be shown it. Such ranks say how good the answers of
+    `predict` are. They are not comparable with published ones, which are among all entities.
+    """
+    higher, equal = (torch.zeros(len(triples), dtype=torch.int64) for _ in range(2))
+    num_candidates = torch.full_like(higher, model.num_entities)
+    lost = torch.zeros(len(triples), dtype=torch.bool)
+    known = _known_or_own(graph, triples, known, side)
+    for relation in torch.unique(triples[:, 1]).tolist():
+        rows = (triples[:, 1] == relation).nonzero()[:, 0]
+        candidates = graph.domains.plausible(relation, side)
+        lost[rows] = ~torch.isin(triples[rows, COLUMN[side]], candidates)
+        if not graph.domains.has_loops(relation):
+            lost[rows] |= triples[rows, 0] == triples[rows, 2]
+        if len(rows := rows[~lost[rows]]):
+            ranks = rank(model, triples[rows], known, side, progress, candidates)
+            higher[rows], equal[rows], num_candidates[rows] = ranks.higher, ranks.equal, ranks.num_candidates
+    higher[lost] = model.num_entities - 1
+    return Ranks(higher, equal, num_candidates), lost
+
+
+def _known_or_own(graph: Graph, triples: Tensor, known: KnownTriples, side: Side) -> KnownTriples:
+    """Return the known answers to the queries of triples, and the query's own entity where a relation has no loops."""
+    queries, column = triples.long().clone(), COLUMN[side]
+    queries[:, column] = 0
+    queries = torch.unique(queries, dim=0)
+    row, members = known.side(side).known(queries)
+    answers = queries[row]
+    answers[:, column] = members
+    has_loops = torch.tensor([graph.domains.has_loops(relation) for relation in range(graph.num_relations)])
+    own = queries[~has_loops[queries[:, 1]]]
+    own[:, column] = own[:, 2 - column]
+    return KnownTriples(torch.cat([answers, own]), graph.num_entities, graph.num_relations)
 
 
 def rank_among(
     model: Model, triples: Tensor, candidates: Tensor, side: Side, progress: ProgressCallback | None = None
 ) -> Ranks:
     """Rank the true entity on `side` of [N, 3] triples among itself and its fixed candidates [N, K]."""
-    device = model.entity.device
+    device = model.device
+    if candidates.numel() and not 0 <= int(candidates.min()) <= int(candidates.max()) < model.num_entities:
+        raise GraphError(f"fixed candidates of the {side}: an id without a name; the graph is damaged")
     counts, own = [], triples[:, COLUMN[side], None].long()
     size = max(1, _MAX_CANDIDATE_FEATURES[device.type] // (model.dim * (candidates.shape[1] + 1)))
     with torch.no_grad():

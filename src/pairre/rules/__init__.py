@@ -4,8 +4,22 @@ The order in which relations that imply each other can be tied is decided here t
 rule is decided in `training`.
 """
 
+from pairre.rules.apply import Implied, RuleBook, apply_rules
 from pairre.rules.file import KINDS, Kind, Rule, read_rules, write_rules
-from pairre.rules.mine import mine
+from pairre.rules.mine import measure_pair, mine
 from pairre.rules.order import Order, tie_order
 
-__all__ = ["KINDS", "Kind", "Order", "Rule", "mine", "read_rules", "tie_order", "write_rules"]
+__all__ = [
+    "KINDS",
+    "Implied",
+    "Kind",
+    "Order",
+    "Rule",
+    "RuleBook",
+    "apply_rules",
+    "measure_pair",
+    "mine",
+    "read_rules",
+    "tie_order",
+    "write_rules",
+]

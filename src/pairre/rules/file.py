@@ -17,6 +17,7 @@ import pyarrow as pa
 from pairre.graph.streams import read_lines, split_ending
 from pairre.support.errors import GraphError, RuleError, suggest
 from pairre.support.files import written_whole
+from pairre.support.reading import file_fault, parse_json, shortened, shown
 
 Kind = Literal["subrelation", "inverse", "symmetry", "equivalence", "composition"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -43,13 +44,16 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise RuleError(f"unknown kind '{self.kind}'{suggest(self.kind, KINDS)} (known: {', '.join(KINDS)})")
+            raise RuleError(
+                f"unknown kind '{shortened(self.kind)}'{suggest(self.kind, KINDS)} (known: {', '.join(KINDS)})"
+            )
         num_names = 2 if self.kind == "composition" else 1
         if len(self.body) != num_names:
             raise RuleError(f"the body of a rule of kind {self.kind} has {num_names} relation(s), not {len(self.body)}")
         for name in (*self.body, self.conclusion):
-            if not name.strip() or any(c in name for c in "\t\r\n"):
-                raise RuleError(f"relation {name!r}: a name that is not empty, without tabs and line breaks, expected")
+            if not name.strip() or any(c in "\t\r\n" or "\ud800" <= c <= "\udfff" for c in name):
+                expected = "a name that is not empty, without tabs and line breaks, expected"
+                raise RuleError(f"relation {shortened(ascii(name))}: {expected}")
         if self.kind == "symmetry" and self.body != (self.conclusion,):
             raise RuleError("the body and the head of a symmetry are the same relation")
         for column in ("confidence", "pca_confidence", "head_coverage"):
@@ -60,7 +64,11 @@ class Rule:
             raise RuleError(f"support {self.support}: a whole number from 1 up expected")
 
     def __str__(self) -> str:
-        return _FORMULAS[self.kind].format(*self.body, self.conclusion)
+        return self.formula({})
+
+    def formula(self, shown: Mapping[str, str]) -> str:
+        """Return the rule as a formula, with relations as `shown` has them, else by name."""
+        return _FORMULAS[self.kind].format(*(shown.get(name, name) for name in (*self.body, self.conclusion)))
 
 
 # The file calls the conclusion "head", the word of the rule-mining literature.
@@ -91,14 +99,14 @@ def read_rules(path: str | Path) -> list[Rule]:
 
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
     """Return (line number, cells) of every line that is not blank; there is at least one."""
-    if not path.is_file():
-        raise RuleError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
+    if fault := file_fault(path):
+        raise RuleError(f"{shown(path)}: {fault}")
     try:
         lines = list(read_lines(path))
     except GraphError as error:
         raise RuleError(str(error)) from error
     except OSError as error:
-        raise RuleError(f"{path}: cannot be read: {error}") from error
+        raise RuleError(f"{path}: cannot be read: {error.strerror or error}") from error
     rows = [(number, text.rstrip("\r\n").split("\t")) for number, text in lines if text.strip("\r\n")]
     if not rows:
         raise RuleError(f"{path}: the file is empty")
@@ -123,11 +131,13 @@ def _parse_rule(cells: Mapping[str, str]) -> Rule:
 
 def _parse_pair(cell: str) -> tuple[str, ...]:
     try:
-        names = json.loads(cell)
-    except json.JSONDecodeError:
+        names = parse_json(cell)
+    except ValueError:
         names = None
     if not isinstance(names, list) or len(names) != 2 or not all(isinstance(name, str) for name in names):
-        raise RuleError(f'body {cell}: a composition has a JSON list of two names, as ["born_in", "city_of"]')
+        raise RuleError(
+            f'body {shortened(cell)}: a composition has a JSON list of two names, as ["born_in", "city_of"]'
+        )
     return tuple(names)
 
 
@@ -135,7 +145,9 @@ def _parse_number(cells: Mapping[str, str], column: str, number_type: type[Any])
     try:
         return number_type(cells[column])
     except ValueError:
-        raise RuleError(f"{column} {cells[column]!r}: a {'whole ' * (number_type is int)}number expected") from None
+        raise RuleError(
+            f"{column} {shortened(repr(cells[column]))}: a {'whole ' * (number_type is int)}number expected"
+        ) from None
 
 
 def write_rules(path: str | Path, rules: Iterable[Rule]) -> None:

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from pairre.support.compiled import compiled
+
 _SEARCH_COST = 8  # facts that can be scanned in the time of one binary search
 
 
@@ -177,7 +179,7 @@ def _grown(rows, num):
     return longer
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def measure(facts, scratch, thresholds, bodies):
     """Return every rule of [B, 2] bodies that reaches the thresholds.
 
@@ -208,27 +210,33 @@ def measure(facts, scratch, thresholds, bodies):
     return rows[:num]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def find_paths(facts, thresholds, start, stop):
     """Return rows of first relation, second relation and number of paths, for compositions with enough paths.
 
     The first relation is in range(start, stop). Without as many paths as the least support, there is no rule.
     """
     num_relations = len(facts.pca_by_tail)
-    paths = np.zeros(num_relations, np.int64)
+    paths, reached = np.zeros(num_relations, np.int64), np.empty(num_relations, np.int64)
     rows, num = np.empty((64, 3), np.int64), 0
     for one in range(start, stop):
-        paths[:] = 0
+        num_reached = 0
         i, last = facts.start[num_relations + one], facts.start[num_relations + one + 1]
         while i < last:
             y, first = facts.head[i], i
             while i < last and facts.head[i] == y:
                 i += 1
             for j in range(facts.entity_start[y], facts.entity_start[y + 1]):
-                paths[facts.out_relation[j]] += i - first
-        for two in range(num_relations):
+                two = facts.out_relation[j]
+                if paths[two] == 0:
+                    reached[num_reached] = two
+                    num_reached += 1
+                paths[two] += i - first
+        for k in range(num_reached):  # not over all relations, of which there may be a hundred thousand
+            two = reached[k]
             if paths[two] >= thresholds.support:
                 rows = _grown(rows, num)
                 rows[num] = (one, two, paths[two])
                 num += 1
+            paths[two] = 0
     return rows[:num]

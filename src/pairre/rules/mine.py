@@ -56,7 +56,42 @@ def mine(
     facts = Facts.build(distinct(graph.train.numpy(), num_entities, num_relations), num_entities, num_relations)
     rows = _measure_all(facts, thresholds, _bodies(facts, thresholds, kinds), progress or (lambda _: None))
     rules = _to_rules(rows, np.diff(facts.start), graph.relations.name_list(range(num_relations)), kinds)
-    return sorted(rules, key=lambda r: (-r.confidence, -(r.support or 0), KINDS.index(r.kind), r.body, r.conclusion))
+    return sorted(rules, key=_strength)
+
+
+def measure_pair(
+    graph: Graph, head: int, relation: int, tail: int, *, min_support: int = 2, min_confidence: float = 0.1
+) -> list[Rule]:
+    """Return the rules that conclude a relation and whose body holds in train between two entities, as `mine` does.
+
+    Only these bodies are counted, which takes a moment where mining all takes minutes. Subrelations are listed as such,
+    even if they are equivalences. The triple itself is not a fact of a body.
+    """
+    num_entities, num_relations = graph.num_entities, graph.num_relations
+    known = distinct(graph.train.numpy(), num_entities, num_relations)
+    others = known[(known != (head, relation, tail)).any(1)]
+    out, into = others[others[:, 0] == head], others[others[:, 2] == tail]
+    identity = 2 * num_relations
+    bodies = {(int(r), identity) for _, r, end in out if end == tail}
+    bodies |= {(int(r) + num_relations, identity) for _, r, end in others[others[:, 0] == tail] if end == head}
+    second: dict[int, list[int]] = {}
+    for start, r, _ in into:
+        second.setdefault(int(start), []).append(int(r))
+    bodies |= {(int(r), last) for _, r, middle in out for last in second.get(int(middle), ())}
+    if not bodies:
+        return []
+    thresholds = Thresholds(min_support, 0.0, min_confidence, 0.0)
+    facts = Facts.build(known, num_entities, num_relations)
+    work = np.array([(*body, 1) for body in sorted(bodies)])
+    rows = [row for row in _measure_all(facts, thresholds, work, lambda _: None) if row[2] == relation]
+    names = graph.relations.name_list(range(num_relations))
+    kinds = [kind for kind in KINDS if kind != "equivalence"]
+    return sorted(_to_rules(rows, np.diff(facts.start), names, kinds), key=_strength)
+
+
+def _strength(rule: Rule) -> tuple[float, int, int, tuple[str, ...], str]:
+    """Return the key that sorts rules, the most confident first."""
+    return -rule.confidence, -(rule.support or 0), KINDS.index(rule.kind), rule.body, rule.conclusion
 
 
 def _check(kinds: Collection[str], thresholds: Thresholds) -> None:

@@ -1,32 +1,32 @@
 """The run folder: everything that resuming, evaluating and querying a run needs; files are written whole or not at all.
 
 recipe.toml             the resolved recipe, which can itself be run
-run.json                graph name and fingerprint, versions, when
+run.json                format, graph name and fingerprint, versions, when, checksums of the files that never change
 graph/                  vocabularies and splits as Parquet
 rules.tsv               the rules that training obeys, if any
+members/                of an ensemble: the recipes of its members, and its rules
+init-vectors.safetensors  vectors of entities that training starts from, if any were given
 checkpoint.safetensors  last weights, optimiser state and progress, for --resume
 model.safetensors       the best weights so far, for evaluate and predict
-log.jsonl               one line a report and a validation
+log.jsonl               one line for each report and each validation
 metrics.json            the last evaluation of `train`
+calibration.json        the curve from scores to probabilities, fitted on the validation split
 lock                    held by the process that trains
+
+Files that change carry their own checksum, so that a file and its checksum are always replaced together.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import fcntl
 import json
 import os
-import platform
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import numba
-import numpy
 import pyarrow
 import safetensors
 import torch
@@ -35,21 +35,34 @@ from torch import Tensor
 from pairre.graph import Graph
 from pairre.models import Model
 from pairre.rules import Rule, read_rules, write_rules
+from pairre.runs.calibration import Calibration
+from pairre.runs.init_vectors import InitVectors
+from pairre.runs.log import RunLog
+from pairre.runs.members import Members
+from pairre.runs.progress import Progress
+from pairre.runs.versions import versions
 from pairre.settings import Recipe, load_stored_recipe
 from pairre.support.errors import GraphError, RunError
-from pairre.support.files import disk_error, write_json, write_tensors, write_text
+from pairre.support.files import (
+    checksum_faults,
+    disk_errors,
+    file_checksum,
+    make_part,
+    part_name,
+    read_checked_json,
+    remove_orphan,
+    remove_orphans,
+    sync_folder,
+    try_lock,
+    write_checked_json,
+    write_text,
+)
+from pairre.support.reading import check_path
+from pairre.support.tensors import read_metadata, read_tensors, write_tensors
+from pairre.support.text import shell_word
 
-VERSION = 1
-
-
-@dataclass
-class Progress:
-    """What the training loop must remember between a stop and a resume, beside the tensors."""
-
-    step: int = 0
-    best_mrr: float = -1.0
-    validations_without_gain: int = 0
-    seconds: float = 0.0
+FORMAT = 3  # the newest: it reads every format up to this one
+PLAIN_FORMAT = 2  # what runs of one model have; only ensembles have the newest, so that older versions read the others
 
 
 class RunFolder:
@@ -57,58 +70,208 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.log = RunLog(path / "log.jsonl")
+        self._lock: IO[str] | None = None
 
-    @staticmethod
-    def check_free(path: Path) -> None:
-        """Raise RunError if something is at a path already."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise RunError(f"{path}: exists; continue it with --resume, or choose another --out")
+    # --- making, opening, locking ---
 
     @classmethod
-    def create(cls, path: Path, graph: Graph, recipe: Recipe, rules: Sequence[Rule] = ()) -> RunFolder:
-        """Make the folder under another name and move it into place, so that it exists whole or not at all."""
+    def check_free(cls, path: Path, advice: str = "choose another --out") -> None:
+        """Raise RunError, with some advice, unless a run folder can be made at a path.
+
+        Nothing may be there but an empty folder, or a run that was cut off before it had learnt anything.
+        """
+        check_path(path)
+        if path.name in ("", ".."):
+            raise RunError(f"{path}: this folder cannot be replaced by a run; name a new one, such as {path / 'run'}")
+        with disk_errors(path):
+            if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+                return
+            folder = cls(path)
+            if not folder.is_untrained():
+                raise RunError(f"{path}: exists; {advice}")
+            with folder.locked():  # refused if another process is just beginning to train there
+                pass
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        graph: Graph,
+        recipe: Recipe,
+        rules: Sequence[Rule] = (),
+        fill: Callable[[RunFolder], None] = lambda _: None,
+        origin: Mapping[str, Any] | None = None,
+        vectors: InitVectors | None = None,
+        members: Members | None = None,
+    ) -> RunFolder:
+        """Make a folder under another name, `fill` it, and move it into place, so that it exists whole or not at all.
+
+        The folder is locked by this process until `unlock`. `origin` are entries of run.json that differ from those of
+        a new run.
+        """
         cls.check_free(path)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        with disk_errors(path):
+            remove_orphans(path)
+            part, lock = make_part(path, folder=True)
+            folder = cls(part)
+            folder._hold(lock)
+            try:
+                write_text(part / "recipe.toml", recipe.to_toml())
+                graph.save(part / "graph")
+                if rules:
+                    write_rules(part / "rules.tsv", rules)
+                if vectors:
+                    vectors.save(part / "init-vectors.safetensors")
+                if members:
+                    members.save(part / "members")
+                folder.log.file.touch()
+                fill(folder)
+                checksums = {name: file_checksum(part / name) for name in folder.constant_files()}
+                written = {"format": FORMAT if members else PLAIN_FORMAT, "files": checksums}
+                description = {**_describe(graph, recipe), **(origin or {}), **written}
+                write_checked_json(part / "run.json", description)
+                folder._move_to(path)
+            except BaseException:
+                folder.remove()
+                raise
+        return folder
+
+    def _move_to(self, path: Path) -> None:
+        """Give the folder its name; what `check_free` let be there is removed."""
+        old = None
+        if path.exists() and any(path.iterdir()):
+            old = RunFolder(path)
+            old.lock()
+            old.path = path.replace(part_name(path))
         try:
-            part.mkdir(parents=True)
-            write_text(part / "recipe.toml", recipe.to_toml())
-            write_json(part / "run.json", _description(graph, recipe))
-            graph.save(part / "graph")
-            if rules:
-                write_rules(part / "rules.tsv", rules)
-            (part / "log.jsonl").touch()
-            (part / "lock").touch()
-            part.replace(path)
+            self.path.replace(path)
         except OSError as error:
-            raise disk_error(path, error) from error
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-        return cls(path)
+            if path.is_dir() and any(path.iterdir()):
+                raise RunError(f"{path}: another process has just made it; choose another --out") from error
+            raise
+        self.path, self.log = path, RunLog(path / "log.jsonl")
+        sync_folder(path.parent)
+        if old:
+            old.remove()
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Return an existing folder; raise RunError if it is not a run folder that this version reads."""
-        if not path.is_dir():
-            raise RunError(f"{path}: no such run folder; pairre train GRAPH --out {path} makes one")
+        check_path(path)
+        with disk_errors(path):
+            if not path.is_dir():
+                raise RunError(f"{path}: no such run folder; pairre train GRAPH --out {shell_word(path)} makes one")
+            for name in ("run.json", "recipe.toml", "graph"):
+                if not (path / name).exists():
+                    raise RunError(f"{path}: not a run folder ({name} is missing)")
         folder = cls(path)
-        for name in ("run.json", "recipe.toml", "graph"):
-            if not (path / name).exists():
-                raise RunError(f"{path}: not a run folder ({name} is missing)")
-        version = folder.description().get("version")
-        if version != VERSION:
-            raise RunError(f"{path}: written by another version of pairre (format {version}, this one reads {VERSION})")
+        found = folder.format
+        if type(found) is not int or not 1 <= found <= FORMAT:
+            raise RunError(
+                f"{path}: its format is {found}, and this version of pairre reads up to {FORMAT}; "
+                "install a newer version: pip install --upgrade pairre"
+            )
         return folder
+
+    def lock(self) -> None:
+        """Lock the folder for this process, and remove what a killed one left; the lock ends with the process."""
+        with disk_errors(self.path):
+            held = try_lock(self.path / "lock")
+            if held is None:
+                owner = (self.path / "lock").read_text(errors="replace").strip()
+                raise RunError(f"{self.path}: in use by process {owner or '?'}")
+            self._hold(held)
+            remove_orphans(self.path)
+            for part in list(self.path.rglob(".*.part")):
+                with contextlib.suppress(OSError):
+                    remove_orphan(part)
+
+    def _hold(self, lock: IO[str]) -> None:
+        """Keep a lock, and write into its file which process holds it."""
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        self._lock = lock
+
+    def unlock(self) -> None:
+        """End the lock."""
+        if self._lock:
+            self._lock.close()
+            self._lock = None
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Lock the folder during a block."""
+        self.lock()
+        try:
+            yield
+        finally:
+            self.unlock()
+
+    def is_untrained(self) -> bool:
+        """Return whether this is a run folder that holds nothing worth keeping: no step was stored in it."""
+        names = [self.path / name for name in ("run.json", "model.safetensors", "checkpoint.safetensors")]
+        description, model, checkpoint = (name.exists() for name in names)
+        if not description or model:
+            return False
+        try:
+            return not checkpoint or self.stored_progress().step == 0
+        except RunError:
+            return False  # damaged, so that nobody knows
+
+    def remove(self) -> None:
+        """Delete the folder and end the lock."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.unlock()
+
+    # --- what the run is ---
+
+    @property
+    def format(self) -> Any:
+        """The number of the folder's format; the key was called `version` in format 1."""
+        value = self.description()
+        return value.get("format", value.get("version"))
 
     def description(self) -> dict[str, Any]:
         """Return what run.json says."""
-        file = self.path / "run.json"
-        try:
-            value = json.loads(file.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise RunError(f"{file}: damaged: {error}") from error
-        if not isinstance(value, dict):
-            raise RunError(f"{file}: damaged: not a JSON object")
-        return value
+        return read_checked_json(self.path / "run.json", required=False)
+
+    def origin(self) -> dict[str, Any]:
+        """Return which run this one came from, and how; a run that was trained from the beginning has none."""
+        found = self.description().get("origin", {})
+        if not isinstance(found, dict):
+            raise RunError(f"{self.path / 'run.json'}: damaged: its origin is not a table of values")
+        return found
+
+    def constant_files(self) -> list[str]:
+        """Return the names of the files that never change once the folder exists."""
+        names = ("recipe.toml", "rules.tsv", "init-vectors.safetensors")
+        folders = [folder for folder in ("graph", "members") if (self.path / folder).is_dir()]
+        files = (*names, *(f"{one}/{file.name}" for one in folders for file in (self.path / one).iterdir()))
+        return sorted(name for name in files if (self.path / name).is_file())
+
+    def verify(self) -> None:
+        """Raise RunError if a file that never changes is not as it was when the run was made."""
+        for fault in self.faults():
+            raise RunError(f"{fault} (pairre check {shell_word(self.path)} looks at every file)")
+
+    def faults(self) -> Iterator[str]:
+        """Yield what is wrong with the files that never change, a line each."""
+        with disk_errors(self.path):
+            if self.format == 1:
+                if self.graph().fingerprint != self.description().get("fingerprint"):
+                    yield f"{self.path / 'graph'}: damaged: it is not the graph that the run was trained on"
+                return
+            described = self.description()
+            expected = described.get("files")
+            if not isinstance(expected, dict):
+                yield f"{self.path / 'run.json'}: damaged: it has no checksums of files"
+                return
+            checksums = {name: [checksum] for name, checksum in expected.items()}
+            if "recipe.toml" in checksums:  # two, as a process may be killed while it replaces it
+                checksums["recipe.toml"].append(described.get("next_recipe"))
+            yield from checksum_faults(self.path, checksums, self.constant_files())
 
     def recipe(self) -> Recipe:
         """Return the resolved recipe."""
@@ -116,115 +279,107 @@ class RunFolder:
 
     def graph(self) -> Graph:
         """Return the graph that the run was trained on."""
+        folder = self.path / "graph"
         try:
-            return Graph.load(self.path / "graph", str(self.description().get("graph")))
-        except (pyarrow.ArrowException, safetensors.SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
-            raise GraphError(f"{self.path / 'graph'}: damaged: {str(error).splitlines()[0]}") from error
+            return Graph.load(folder, str(self.description().get("graph")))
+        except (pyarrow.ArrowException, safetensors.SafetensorError, OSError, KeyError, ValueError) as error:
+            raise GraphError(f"{folder}: damaged: {str(error).splitlines()[0]}") from error
+
+    def members(self) -> Members | None:
+        """Return the members of an ensemble, or None if the run is of one model."""
+        folder = self.path / "members"
+        return Members.load(folder) if folder.is_dir() else None
 
     def rules(self) -> list[Rule]:
         """Return the rules that the run obeys."""
         file = self.path / "rules.tsv"
         return read_rules(file) if file.exists() else []
 
-    def check_same(self, graph: Graph, recipe: Recipe, rules: Sequence[Rule]) -> None:
-        """Raise RunError if the recipe, the graph or the rules are not those of the folder."""
-        differences = recipe.differences(self.recipe())
-        if differences:
-            raise RunError(f"{self.path}: made with another recipe ({'; '.join(differences)}); choose another --out")
-        if self.description().get("fingerprint") != graph.fingerprint:
-            raise RunError(f"{self.path}: made from another graph than '{graph.name}' is now; choose another --out")
-        if list(rules) != (mine := self.rules()):
-            made = f"with {len(mine)} other rules ({self.path / 'rules.tsv'})" if mine else "without rules"
-            raise RunError(f"{self.path}: made {made}; leave out --rules, or choose another --out")
+    def init_vectors(self) -> InitVectors | None:
+        """Return the vectors that training started from, or None if it drew all of them."""
+        file = self.path / "init-vectors.safetensors"
+        return InitVectors.load(file) if file.exists() else None
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock the folder for this process; the lock ends with the process, however that ends."""
-        with (self.path / "lock").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                raise RunError(f"{self.path}: in use by process {file.read().strip() or '?'}") from None
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            yield
-
-    # --- weights ---
+    # --- weights, checkpoint, metrics ---
 
     def save_model(self, model: Model) -> None:
-        """Store the weights of a model as the best ones."""
-        write_tensors(self.path / "model.safetensors", model.state_dict())
+        """Store the weights of a model as the best ones; probabilities of earlier weights are removed first."""
+        (self.path / "calibration.json").unlink(missing_ok=True)
+        meaning = {"attached_with": json.dumps(model.attached_with)} if model.attached_with else {}
+        write_tensors(self.path / "model.safetensors", model.state_dict(), meaning)
 
-    def load_model(self, model: Model) -> None:
-        """Copy the best weights into a model."""
-        tensors, _ = self._load_tensors("model.safetensors")
-        self.copy_into(tensors, dict(model.state_dict()), "model.safetensors")
+    def load_model(self, model: Model, *, verify: bool = True, mapped: bool = False) -> None:
+        """Copy the best weights into a model; with `mapped`, its tables are the file's, and must not be written to."""
+        tensors, _ = self._load_tensors("model.safetensors", verify)
+        into = dict(model.state_dict(keep_vars=True))
+        self.copy_into(tensors, into, "model.safetensors", mapped)
 
     def save_checkpoint(self, tensors: dict[str, Tensor], progress: Progress) -> None:
-        """Store everything that the next step depends on, in one file."""
-        write_tensors(self.path / "checkpoint.safetensors", tensors, {"progress": json.dumps(asdict(progress))})
+        """Store everything that the next step depends on, in one file; the log up to it is on disk before."""
+        self.log.sync()
+        write_tensors(self.path / "checkpoint.safetensors", tensors, {"progress": progress.to_json()})
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], Progress]:
         """Return what `save_checkpoint` stored."""
-        tensors, metadata = self._load_tensors("checkpoint.safetensors")
-        try:
-            return tensors, Progress(**json.loads(metadata["progress"]))
-        except (KeyError, json.JSONDecodeError, TypeError) as error:
-            raise RunError(f"{self.path / 'checkpoint.safetensors'}: corrupted: no progress in it") from error
+        tensors, metadata = self._load_tensors("checkpoint.safetensors", verify=True)
+        return tensors, self._parse_progress(metadata)
 
-    def copy_into(self, tensors: dict[str, Tensor], into: dict[str, Tensor], name: str) -> None:
-        """Copy tensors into those of the same names; raise RunError if one is missing or has another shape."""
+    def stored_progress(self) -> Progress:
+        """Return the progress of the checkpoint, without its tensors."""
+        return self._parse_progress(read_metadata(self.path / "checkpoint.safetensors"))
+
+    def _parse_progress(self, metadata: Mapping[str, str]) -> Progress:
+        try:
+            return Progress.from_json(metadata.get("progress", ""))
+        except ValueError as error:
+            raise RunError(f"{self.path / 'checkpoint.safetensors'}: damaged: {error}") from error
+
+    def copy_into(self, tensors: dict[str, Tensor], into: dict[str, Tensor], name: str, replace: bool = False) -> None:
+        """Copy tensors into those of the same names, or `replace` these; RunError if one is missing or misshapen."""
         for key, target in into.items():
             if key not in tensors or tensors[key].shape != target.shape:
-                raise RunError(f"{self.path / name}: corrupted: '{key}' is missing or has another shape")
+                raise RunError(f"{self.path / name}: damaged: '{key}' is missing or has another shape")
             with torch.no_grad():
-                target.copy_(tensors[key])
+                if replace:
+                    target.data = tensors[key].to(target.dtype)
+                else:
+                    target.copy_(tensors[key])
 
-    def _load_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    def _load_tensors(self, name: str, verify: bool) -> tuple[dict[str, Tensor], dict[str, str]]:
         file = self.path / name
-        if not file.exists():
-            raise RunError(f"{file}: missing; the run has not got that far: continue it with pairre train … --resume")
-        try:
-            with safetensors.safe_open(file, framework="pt") as opened:
-                return {key: opened.get_tensor(key) for key in opened.keys()}, opened.metadata() or {}  # noqa: SIM118
-        except safetensors.SafetensorError as error:
-            raise RunError(f"{file}: corrupted: {error}") from error
-
-    # --- log and metrics ---
-
-    def append_log(self, entry: dict[str, Any]) -> None:
-        """Append an entry to log.jsonl."""
-        file = self.path / "log.jsonl"
-        try:
-            with file.open("a", encoding="utf-8") as log:
-                log.write(json.dumps(entry, allow_nan=False) + "\n")
-        except OSError as error:
-            raise disk_error(file, error) from error
-
-    def read_log(self) -> list[dict[str, Any]]:
-        """Return the entries of log.jsonl, without a last line that a crash cut off."""
-        file = self.path / "log.jsonl"
-        entries = []
-        for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
-            with contextlib.suppress(json.JSONDecodeError):
-                entries.append(json.loads(line))
-        return entries
-
-    def cut_log(self, step: int) -> None:
-        """Remove entries after a step that is about to be repeated."""
-        kept = [entry for entry in self.read_log() if entry["step"] <= step]
-        write_text(self.path / "log.jsonl", "".join(json.dumps(entry) + "\n" for entry in kept))
+        with disk_errors(file):
+            if not file.exists():
+                raise RunError(
+                    f"{file}: missing; the run has not got that far: continue it with pairre train … --resume"
+                )
+        return read_tensors(file, verify=verify, required=self.format != 1)
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         """Write metrics.json."""
-        write_json(self.path / "metrics.json", metrics)
+        write_checked_json(self.path / "metrics.json", metrics)
+
+    def metrics(self) -> dict[str, Any] | None:
+        """Return what metrics.json says, or None if training has not ended."""
+        file = self.path / "metrics.json"
+        return read_checked_json(file, required=self.format != 1) if file.exists() else None
+
+    def save_calibration(self, calibration: Calibration) -> None:
+        """Write calibration.json."""
+        write_checked_json(self.path / "calibration.json", calibration.to_values())
+
+    def calibration(self) -> Calibration | None:
+        """Return what calibration.json says, or None if no probabilities are stored."""
+        file = self.path / "calibration.json"
+        if not file.exists():
+            return None
+        try:
+            return Calibration.from_values(read_checked_json(file), self.description()["num_relations"])
+        except ValueError as error:
+            raise RunError(f"{file}: damaged: {error}") from error
 
 
-def _description(graph: Graph, recipe: Recipe) -> dict[str, Any]:
+def _describe(graph: Graph, recipe: Recipe) -> dict[str, Any]:
     return {
-        "version": VERSION,
         "graph": graph.name,
         "fingerprint": graph.fingerprint,
         "num_entities": graph.num_entities,
@@ -232,18 +387,4 @@ def _description(graph: Graph, recipe: Recipe) -> dict[str, Any]:
         "seed": recipe.train.seed,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions(),
-    }
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that computed a result, for run folders and benchmark files."""
-    from pairre import __version__
-
-    return {
-        "pairre": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "numba": numba.__version__,
-        "pyarrow": pyarrow.__version__,
     }

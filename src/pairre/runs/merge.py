@@ -1,4 +1,4 @@
-"""Merge runs of PairRE into one whose scores are the mean of theirs: an ensemble that is itself a PairRE model."""
+"""Fold runs of PairRE into one whose scores are a weighted sum of theirs: an ensemble that is itself a PairRE model."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from pairre.models.pairre import PairRE
 from pairre.runs.run import Run
@@ -13,10 +14,9 @@ from pairre.support.errors import RunError
 
 
 def merge(runs: Sequence[Run]) -> Run:
-    """Return a run with the vectors of all runs side by side; they may differ in seed, settings and size.
+    """Return a run with the vectors of all runs side by side, whose scores are the mean of theirs.
 
-    Distances add up over features, so the mean of K models' distances is the distance of one model: entities
-    [ê₁ … ê_K] / √K, which are on the unit sphere again, and relations [r₁ … r_K] / √K.
+    The runs may differ in seed, settings and size.
     """
     if len(runs) < 2:
         raise RunError("merge: give at least two runs")
@@ -28,19 +28,34 @@ def merge(runs: Sequence[Run]) -> Run:
             raise RunError(f"{run}: from another graph than {first}")
         if run.model.reciprocal != first.model.reciprocal:
             raise RunError(f"{run}: model.reciprocal is not that of {first}")
-    models = [run.model.to(first.model.entity.device) for run in runs]
-    dim = sum(model.dim for model in models)
-    with models[0].entity.device:
-        merged = PairRE(first.graph.num_entities, first.graph.num_relations, dim, reciprocal=first.model.reciprocal)
-    scale = len(models) ** -0.5
+    return fold(runs, torch.full((first.graph.num_relations, len(runs)), 1 / len(runs), dtype=torch.float64))
+
+
+def can_fold(runs: Sequence[Run]) -> bool:
+    """Return whether runs are all of PairRE, so that they can be one."""
+    return all(type(run.model) is PairRE and run.model.reciprocal == runs[0].model.reciprocal for run in runs)
+
+
+def fold(runs: Sequence[Run], weights: Tensor) -> Run:
+    """Return a run of PairRE whose scores are the weighted sum of those of K runs of PairRE on one graph.
+
+    Weights are [R, K]. Distances add up over features, so the sum of distances is the distance of one model: entities
+    [ê₁ … ê_K] / √K, which are on the unit sphere again, and relations [a₁ r₁ … a_K r_K] √K.
+    """
+    first = runs[0]
+    models = [run.model.to(first.model.device) for run in runs]
+    dim, reciprocal, device = sum(model.dim for model in models), first.model.reciprocal, first.model.device
+    scales = (weights.repeat(1 + reciprocal, 1) * len(models) ** 0.5).to(device, torch.float32)  # of rows, [·, K]
+    with device:
+        folded = PairRE(first.graph.num_entities, first.graph.num_relations, dim, reciprocal=reciprocal)
     with torch.no_grad():
         entity = [model.prepare_entities(model.entity.float(), "head", None) for model in models]
         relation = [model.parts("relation", model.relation) for model in models]
-        merged.entity.copy_(torch.cat(entity, -1) * scale)
-        merged.relation.copy_(
-            torch.cat([r.head_scale for r in relation] + [r.tail_scale for r in relation], -1) * scale
-        )
-    merged.requires_grad_(False)
+        folded.entity.copy_(torch.cat(entity, -1) * len(models) ** -0.5)
+        scaled = [scales[:, k, None] * r.head_scale for k, r in enumerate(relation)]
+        scaled += [scales[:, k, None] * r.tail_scale for k, r in enumerate(relation)]
+        folded.relation.copy_(torch.cat(scaled, -1))
+    folded.requires_grad_(False)
     settings = replace(first.recipe, model=replace(first.recipe.model, dim=dim, storage="float32"))
     shared = first.rules if all(run.rules == first.rules for run in runs) else []
-    return Run(first.graph, settings, merged, rules=shared)
+    return Run(first.graph, settings, folded, rules=shared)

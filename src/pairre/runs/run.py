@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import math
+import operator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from pairre.graph import Graph
-from pairre.models import Model, model_class
+from pairre.models import Ensemble, Model
 from pairre.rules import Rule
+from pairre.runs.build import build_model
+from pairre.runs.calibration import Calibration
 from pairre.runs.folder import RunFolder
+from pairre.runs.members import Members
+from pairre.runs.unfinished import Unfinished
+from pairre.runs.vectors import Table, Vectors, vector_chunks, vector_width
 from pairre.settings import Recipe
 from pairre.support.device import pick_device
+from pairre.support.errors import RunError
+from pairre.support.reading import shortened
+from pairre.support.tensors import read_metadata
 
 
 @dataclass
@@ -26,47 +38,112 @@ class Run:
     history: list[dict[str, Any]] = field(default_factory=list)
     path: Path | None = None
     rules: list[Rule] = field(default_factory=list)
+    calibration: Calibration | None = None  # as stored or as fitted last; `evaluation.calibration_of` fits it
+    origin: dict[str, Any] = field(default_factory=dict)  # which run it came from, and how, if it was not trained anew
+    members: list[Recipe] = field(default_factory=list)  # of an ensemble: the recipes of its models, without rules
 
     def __repr__(self) -> str:
         where = self.path or "in memory"
         return f"Run({self.model.name}, {self.recipe.model.dim} features, {self.graph.name}, {where})"
 
+    @property
+    def unfinished(self) -> Unfinished | None:
+        """How far the run was trained, if it was stopped before its end; None if it has ended."""
+        return None if self.path is None else Unfinished.of(self.path, self.recipe)
+
+    def entity_vectors(self) -> Vectors:
+        """Return the names of all entities and their vectors as the score uses them, an array [E, D]."""
+        return self._vectors("entities")
+
+    def relation_vectors(self) -> Vectors:
+        """Return the names of all relations and their vectors as they are stored, an array [R, D]."""
+        return self._vectors("relations")
+
+    def _vectors(self, table: Table) -> Vectors:
+        names = getattr(self.graph, table)
+        array = np.empty((len(names), vector_width(self.model, table)), np.float32)
+        for start, rows in vector_chunks(self.model, table):
+            array[start : start + len(rows)] = rows.cpu()
+        return Vectors(names.names.to_pylist(), array)
+
     def save(self, path: str | Path) -> Path:
-        """Write a run that was trained in memory as a run folder."""
-        folder = RunFolder.create(Path(path), self.graph, self.recipe, self.rules)
-        folder.save_model(self.model)
-        for entry in self.history:
-            folder.append_log(entry)
+        """Write a run that was trained in memory as a run folder, which exists whole or not at all."""
+
+        def fill(folder: RunFolder) -> None:
+            folder.save_model(self.model)
+            folder.log.write(self.history)
+            if self.calibration is not None:
+                folder.save_calibration(self.calibration)
+
+        origin = {"origin": self.origin} if self.origin else None
+        members = Members.of(self.model, self.members) if isinstance(self.model, Ensemble) else None
+        folder = RunFolder.create(Path(path), self.graph, self.recipe, self.rules, fill, origin, members=members)
+        folder.unlock()
         self.path = folder.path
         return folder.path
 
 
-def load_run(path: str | Path, device: str = "auto") -> Run:
-    """Return the run of a folder, with its best weights."""
+def load_run(path: str | Path, device: str = "auto", *, verify: bool = True, mapped: bool = False) -> Run:
+    """Return the run of a folder, with its best weights.
+
+    Every file that is read is compared with its checksum first. `verify=False` skips that, which saves time for tables
+    of many gigabytes: hashing takes about as long as reading them from a fast disk. With `mapped`, tables on the CPU
+    are those of the file, mapped into memory: processes that open the same run share one copy.
+    """
     folder = RunFolder.open(Path(path))
+    if verify:
+        folder.verify()
     recipe, graph = folder.recipe(), folder.graph()
-    model = build_model(graph, recipe, pick_device(device), initialise=False)
-    folder.load_model(model)
+    members = folder.members()
+    model = stored_model(folder, graph, recipe, members, pick_device(device))
+    folder.load_model(model, verify=verify, mapped=mapped and model.device.type == "cpu")
     model.requires_grad_(False)
-    return Run(graph, recipe, model, folder.read_log(), folder.path, folder.rules())
+    return Run(
+        graph,
+        recipe,
+        model,
+        folder.log.entries(),
+        folder.path,
+        folder.rules(),
+        folder.calibration(),
+        folder.origin(),
+        [] if members is None else list(members.recipes),
+    )
 
 
-def build_model(graph: Graph, recipe: Recipe, device: torch.device, initialise: bool = True) -> Model:
-    """Return the model of a recipe, with initial weights unless they are about to be loaded."""
-    settings = recipe.model
-    with device:
-        model = model_class(settings.name)(
-            graph.num_entities,
-            graph.num_relations,
-            settings.dim,
-            settings.storage,
-            None if settings.norm == "own" else settings.norm,
-            settings.reciprocal,
-            settings.dropout,
-            settings.unit_norm,
-        )
-    model.attach(graph, recipe.init_range, recipe.train.seed)
-    if initialise:
-        model.initialise(recipe.init_range, recipe.train.seed)
-        model.init_from_graph(graph, recipe.train.seed)
+def stored_model(
+    folder: RunFolder, graph: Graph, recipe: Recipe, members: Members | None, device: torch.device
+) -> Model:
+    """Return the model of a folder, whose weights are about to be loaded."""
+    if members is not None:
+        return members.build(graph, device)
+    if recipe.model.name == Ensemble.name:
+        raise RunError(f"{folder.path / 'members'}: missing; restore it from a copy")
+    return build_model(graph, recipe, device, False, stored_attachment(folder))
+
+
+def stored_attachment(folder: RunFolder) -> tuple[float, int] | None:
+    """Return bound and seed that the best weights go with (`Model.attach`), or None if they do not say it.
+
+    Those of folders that were made before they were stored go with the recipe's.
+    """
+    file = folder.path / "model.safetensors"
+    said = read_metadata(file).get("attached_with") if file.exists() else None
+    if said is None:
+        return None
+    try:
+        bound, seed = json.loads(said)
+        if not 0 < float(bound) < math.inf:
+            raise ValueError("the bound is no length")
+        return float(bound), operator.index(seed)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RunError(f"{file}: damaged: its weights go with '{shortened(said)}'") from error
+
+
+def grown_model(base: Run, graph: Graph, device: torch.device) -> Model:
+    """Return the model of a run with rows for all entities of a larger graph; those of new ones are not set yet."""
+    model = build_model(graph, base.recipe, device, False, base.model.attached_with)
+    grown = model.state_dict()
+    for name, value in base.model.state_dict().items():
+        grown[name][: len(value)] = value.to(device)
     return model

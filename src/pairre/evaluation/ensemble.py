@@ -1,0 +1,148 @@
+"""Make one run of several runs of a graph: scores are added up, with weights that are chosen on validation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pairre.evaluation.candidates import CandidateScores, candidate_scores
+from pairre.evaluation.mixing import Fit, fit
+from pairre.evaluation.ranking import ProgressCallback
+from pairre.models import Ensemble, Model, RuleScores
+from pairre.rules import Rule, read_rules
+from pairre.rules.apply import Combine
+from pairre.runs import Members, Run, can_fold, fold, load_run
+from pairre.settings import Recipe
+from pairre.support.errors import GraphError, RunError
+from pairre.support.randomness import generator
+
+MAX_TRIPLES = 5_000  # of the validation split, that weights are fitted on
+
+
+def ensemble(
+    runs: Iterable[Run | str | Path],
+    *,
+    rules: str | Path | Iterable[Rule] | None = None,
+    combine: Combine = "max",
+    device: str = "auto",
+    progress: ProgressCallback | None = None,
+) -> Run:
+    """Return a run whose scores are a weighted sum of those of other runs, of any models on one graph.
+
+    Each run has a weight, and where the validation split has enough triples for it one for each relation;
+    `evaluation/mixing.py` says how they are chosen there. With `rules`, a file or a list, the confidence of what rules
+    conclude from train has a weight, too. Members that are ensembles are taken apart. If all members are runs of
+    PairRE, the result is one. `progress` is called with the number of scores since its last call.
+
+    >>> ensemble(["runs/pairre", "runs/complex"]).save("runs/both")
+    """
+    opened = [run if isinstance(run, Run) else load_run(run, device) for run in runs]
+    given = read_rules(rules) if isinstance(rules, str | Path) else None if rules is None else list(rules)
+    members = _Parts.of(opened, given, combine)
+    graph, models = members.graph, members.models
+    if not len(graph.valid):
+        raise GraphError(f"{graph.name}: no validation split, on which the weights of an ensemble are chosen")
+    foldable = members.rules is None and can_fold(members.runs)
+    chosen = _sample(len(graph.valid))
+    fixed = {side: ids[chosen] for side, ids in graph.fixed_candidates("valid").items()}
+    found = candidate_scores(models, graph, graph.valid[chosen], fixed, progress)
+    members.check(found)
+    fitted = fit(found, graph.num_relations)
+    result = fold(members.runs, fitted.weights) if foldable else _unfolded(members, fitted)
+    result.origin = _origin(members, found, fitted)
+    return result
+
+
+def _sample(num_triples: int) -> Tensor:
+    """Return the positions of triples that weights are fitted on: all, or some of them, always the same."""
+    if num_triples <= MAX_TRIPLES:
+        return torch.arange(num_triples)
+    return torch.randperm(num_triples, generator=generator(0, "ensemble"))[:MAX_TRIPLES]
+
+
+class _Parts:
+    """The members of an ensemble: runs of one model each, and at most one set of rules."""
+
+    def __init__(self, runs: Sequence[Run], rules: RuleScores | None) -> None:
+        self.runs, self.rules = runs, rules
+        self.graph = runs[0].graph
+        self.models: list[Model] = [run.model for run in runs]
+        if rules is not None:
+            self.models.append(rules)
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], rules: Sequence[Rule] | None, combine: Combine) -> _Parts:
+        """Return the members of runs; ensembles are taken apart."""
+        if not runs or (len(runs) == 1 and rules is None):
+            raise RunError("ensemble: give at least two runs, or one and rules")
+        first = runs[0]
+        single: list[Run] = []
+        found: list[RuleScores] = []
+        for run in runs:
+            if run.graph.fingerprint != first.graph.fingerprint:
+                raise RunError(f"{run}: from another graph than {first}; members share the triples of all splits")
+            if not isinstance(run.model, Ensemble):
+                single.append(run)
+                continue
+            for model, recipe in zip(run.model.embeddings(), run.members, strict=True):
+                single.append(Run(run.graph, recipe, model))
+            found += [run.model.rules] if run.model.rules else []
+        device = single[0].model.device
+        for one in single:
+            one.model.to(device)
+        if rules is None and len({tuple(one.rules) for one in found}) > 1:
+            raise RunError("ensemble: its members have different rules; say which count, with rules (--rules FILE)")
+        if rules is not None:
+            return cls(single, RuleScores(first.graph, rules, combine).to(device))
+        return cls(single, found[0].to(device) if found else None)
+
+    def names(self) -> list[str]:
+        """Return what a person calls each member."""
+        names = [run.path.name if run.path else run.model.name for run in self.runs]
+        return names + ([] if self.rules is None else [f"{len(self.rules.rules):,} rules"])
+
+    def check(self, found: CandidateScores) -> None:
+        """Raise a RunError if the scores of a member are not finite numbers."""
+        lost = ~found.scores.isfinite().flatten(0, 1).all(0)
+        if bool(lost.any()):
+            name = self.names()[int(lost.nonzero()[0, 0])]
+            raise RunError(f"{name}: some scores are not finite numbers, so they cannot be added; leave this run out")
+
+
+def _unfolded(members: _Parts, fitted: Fit) -> Run:
+    recipes: list[Recipe] = [run.recipe for run in members.runs]
+    model = Ensemble(members.models, fitted.weights)
+    model.requires_grad_(False)
+    return Run(members.graph, Members.of(model, recipes).recipe(model), model, members=recipes)
+
+
+def _origin(members: _Parts, found: CandidateScores, fitted: Fit) -> dict[str, Any]:
+    """Return what run.json says about the members, their weights, and how these were chosen."""
+    described = []
+    shares = fitted.overall * fitted.temperatures
+    for m, (name, model) in enumerate(zip(members.names(), members.models, strict=True)):
+        only = torch.zeros(len(found.triple), len(members.models))
+        only[:, m] = 1
+        described.append(
+            {
+                "run": name,
+                "model": model.name,
+                "features": model.dim,
+                "temperature": float(fitted.temperatures[m]),
+                "weight": float(shares[m]),
+                "valid_mrr": float(found.reciprocal_ranks(only).mean()),
+            }
+        )
+    together = fitted.weights[found.relation]
+    return {
+        "command": "ensemble",
+        "members": described,
+        "weights": str(fitted.plan),
+        "valid_mrr": float(found.reciprocal_ranks(together).mean()),
+        "left_out_mrr": fitted.left_out_mrr,
+        "num_triples": len(found.triple) // 2,
+    }

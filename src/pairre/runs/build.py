@@ -1,0 +1,39 @@
+"""Build the model of a recipe on a graph, with initial weights or for weights that are about to be loaded."""
+
+from __future__ import annotations
+
+import torch
+
+from pairre.graph import Graph
+from pairre.models import Model, model_class
+from pairre.settings import Recipe
+
+
+def build_model(
+    graph: Graph,
+    recipe: Recipe,
+    device: torch.device,
+    initialise: bool = True,
+    attached_with: tuple[float, int] | None = None,
+) -> Model:
+    """Return the model of a recipe, with initial weights unless they are about to be loaded.
+
+    Weights that are loaded mean what they did for the bound and the seed that they are `attached_with`.
+    """
+    settings = recipe.model
+    with device:
+        model = model_class(settings.name)(
+            graph.num_entities,
+            graph.num_relations,
+            settings.dim,
+            settings.storage,
+            None if settings.norm == "own" else settings.norm,
+            settings.reciprocal,
+            settings.dropout,
+            settings.unit_norm,
+        )
+    model.attach(graph, *(attached_with or (recipe.init_range, recipe.train.seed)))
+    if initialise:
+        model.initialise(recipe.init_range, recipe.train.seed)
+        model.init_from_graph(graph, recipe.train.seed)
+    return model
