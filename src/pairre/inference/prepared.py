@@ -1,0 +1,199 @@
+"""A run prepared for many small queries: what does not depend on the query is computed once and may be shared.
+
+`answer` in `answers.py` is made for many queries at once, and says what is right: results here have the same bits.
+A query is answered by itself here, so that its answer does not depend on what else is asked at the time.
+
+E entities, D features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from pairre.evaluation import calibration_of
+from pairre.evaluation.ranking import SIDES
+from pairre.graph import Side
+from pairre.graph.index import COLUMN
+from pairre.inference.answers import Choice, not_finite
+from pairre.kernels import backend
+from pairre.kernels.cpu import CpuBackend
+from pairre.kernels.cpu.best import NONE_KNOWN, best_of_query
+from pairre.models import Model
+from pairre.runs import Calibration, Run
+from pairre.runs.calibration import sigmoid
+
+MAX_ANSWERS = 256  # of a query
+_MAX_RELATIONS = 1024  # whose rows are kept
+_OTHER: dict[Side, Side] = {"head": "tail", "tail": "head"}
+_Rows = Mapping[Side, np.ndarray]  # [E, D] float32: entities as candidates on each side
+
+
+@dataclass(frozen=True)
+class Found:
+    """The answers to one query by id, best first; probabilities are None where the run has no calibration."""
+
+    ids: list[int]
+    scores: list[float]
+    probabilities: list[float] | None
+    num_implausible: int
+
+
+class PreparedRun:
+    """A run whose candidates are prepared; `candidate_rows` are what `prepare` of the same run returned."""
+
+    def __init__(self, run: Run, candidate_rows: _Rows) -> None:
+        self.run, self._rows = run, candidate_rows
+        self._curve: Curve | None = None
+
+    @staticmethod
+    def can_prepare(run: Run) -> bool:
+        """Return whether candidates of this model are the same for every query, and scored by a kernel of the CPU."""
+        model, device = run.model, run.model.device.type
+        return isinstance(model.metric, str) and not model.projects_entities and isinstance(backend(device), CpuBackend)
+
+    @staticmethod
+    @torch.no_grad()
+    def prepare(run: Run) -> dict[Side, np.ndarray]:
+        """Return entities as candidates on each side; both are one array if the model makes no difference."""
+        rows: dict[Side, np.ndarray] = {}
+        for side in SIDES:
+            parts = [chunk.numpy() for _, chunk in run.model.candidate_chunks(side, None)]
+            rows[side] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if np.array_equal(rows["head"], rows["tail"]):
+            rows["tail"] = rows["head"]
+        return rows
+
+    @torch.no_grad()
+    def answer(self, queries: Sequence[tuple[int, int, int]], choice: Choice) -> list[Found]:
+        """Return the answers to queries of a relation and one entity; the open member is −1, k at most MAX_ANSWERS."""
+        found = []
+        for triple in queries:
+            side: Side = "head" if triple[0] < 0 else "tail"
+            query, scale = self._make_query(triple, side)
+            found.append(self._best(triple, side, choice, query, scale))
+        return self._with_probabilities(queries, found)
+
+    def _make_query(self, triple: tuple[int, int, int], side: Side) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the query and the scale of a triple, [1, D] each, as `make_queries` of the model does."""
+        model, relation = self.run.model, triple[1]
+        if not self._has_anchors:
+            _, (q, w) = model.make_queries(torch.tensor([triple]).clamp(min=0), side)
+        else:
+            anchor = triple[2 - COLUMN[side]]
+            row = torch.from_numpy(self._rows[_OTHER[side]][anchor : anchor + 1])
+            parts = self._relation_parts(relation, side)
+            q, w = model.tail_query(row, parts) if side == "tail" else model.head_query(parts, row)
+        return q.contiguous().numpy(), None if w is None else w.contiguous().numpy()
+
+    @cached_property
+    def _has_anchors(self) -> bool:
+        """Whether a given entity is prepared as one that is asked for, and queries are made in the usual way."""
+        return type(self.run.model).make_query is Model.make_query and not self.run.model.reciprocal
+
+    @cached_property
+    def _relation_parts(self) -> Callable[[int, Side], SimpleNamespace]:
+        model = self.run.model
+
+        def parts(relation: int, side: Side) -> SimpleNamespace:
+            return model.parts("relation", model.relation_rows(torch.tensor([relation]), side))
+
+        return lru_cache(_MAX_RELATIONS)(parts)
+
+    def _best(
+        self, triple: tuple[int, int, int], side: Side, choice: Choice, query: np.ndarray, scale: np.ndarray | None
+    ) -> Found:
+        """Return the answers to one query, without probabilities."""
+        graph, metric = self.run.graph, self.run.model.metric
+        assert isinstance(metric, str)
+        relation, anchor = triple[1], triple[2 - COLUMN[side]]
+        candidates = None if choice.entities is None else choice.entities.numpy()
+        own, num_implausible = -1, 0
+        if not choice.any:
+            plausible = graph.domains.plausible(relation, side).numpy()
+            num_all = graph.num_entities if candidates is None else len(candidates)
+            candidates = plausible if candidates is None else plausible[np.isin(plausible, candidates)]
+            num_implausible = num_all - len(candidates)
+            if not graph.domains.has_loops(relation):
+                own = anchor
+                place = int(candidates.searchsorted(own))
+                num_implausible += place < len(candidates) and bool(candidates[place] == own)
+        if candidates is not None and len(candidates) == graph.num_entities:
+            candidates = None
+        known = NONE_KNOWN if choice.known else self._known[side].members(anchor, relation)
+        best = best_of_query(
+            metric, query, scale, self._rows[side], choice.k, candidates=candidates, known=known, own=own
+        )
+        if best.num_lost:
+            raise not_finite(best.num_lost)
+        return Found(best.ids, best.scores, None, int(num_implausible))
+
+    @cached_property
+    def _known(self) -> dict[Side, _KnownMembers]:
+        return {side: _KnownMembers(self.run, side) for side in SIDES}
+
+    def _with_probabilities(self, queries: Sequence[tuple[int, int, int]], found: list[Found]) -> list[Found]:
+        """Return the answers with the probabilities that the run's calibration gives them."""
+        calibration = calibration_of(self.run)
+        if calibration is None:
+            return found
+        if self._curve is None or self._curve.calibration is not calibration:
+            self._curve = Curve(calibration)
+        scores = [score for one in found for score in one.scores]
+        relations = [query[1] for query, one in zip(queries, found, strict=True) for _ in one.ids]
+        p = self._curve.probabilities(scores, relations)
+        result, start = [], 0
+        for one in found:
+            stop = start + len(one.ids)
+            result.append(Found(one.ids, one.scores, p[start:stop], one.num_implausible))
+            start = stop
+        return result
+
+
+class Curve:
+    """A calibration in NumPy: for a few numbers it is several times as fast as in torch, and has the same bits."""
+
+    def __init__(self, calibration: Calibration) -> None:
+        self.calibration = calibration
+        # The last offset is that of relations which came after the fit.
+        self._offsets = np.append(calibration.offsets.numpy(), 0.0)
+        self._at, self._logits = calibration.points.numpy().reshape(-1, 2).T.copy()
+
+    def probabilities(self, scores: Sequence[float], relations: Sequence[int]) -> list[float]:
+        """Return what `Calibration.probability` returns."""
+        curve = self.calibration
+        offsets = self._offsets.take(np.array(relations, np.int64), mode="clip")
+        z = curve.slope * np.array(scores, np.float64) + curve.intercept + offsets
+        if len(self._at) == 1:
+            z = self._logits[0] + z - z.clip(self._at[0], self._at[0])
+        elif len(self._at):
+            at, logits = self._at, self._logits
+            inside = z.clip(at[0], at[-1])
+            right = at.searchsorted(inside).clip(1, len(at) - 1)
+            left = right - 1
+            share = (inside - at[left]) / (at[right] - at[left])
+            z = logits[left] + share * (logits[right] - logits[left]) + (z - inside)
+        values: list[float] = sigmoid(torch.from_numpy(z)).tolist()
+        return values
+
+
+class _KnownMembers:
+    """The known answers to queries of one side, looked up one query at a time."""
+
+    def __init__(self, run: Run, side: Side) -> None:
+        index = run.graph.known.side(side)
+        self._keys, self._offsets, self._members = (t.numpy() for t in (index.pair_keys, index.offsets, index.members))
+        self._num_second = index.num_second
+
+    def members(self, anchor: int, relation: int) -> np.ndarray:
+        """Return the ids, ascending int32, of the entities that complete a known triple."""
+        key = anchor * self._num_second + relation
+        place = int(self._keys.searchsorted(key))
+        if place == len(self._keys) or self._keys[place] != key:
+            return NONE_KNOWN
+        return self._members[self._offsets[place] : self._offsets[place + 1]]
