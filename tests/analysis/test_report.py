@@ -2,9 +2,7 @@
 
 import base64
 import json
-import os
 import re
-import shutil
 import sys
 from dataclasses import replace
 
@@ -19,6 +17,8 @@ from pairre.analysis.report import write_report
 from pairre.analysis.report.collect import collect
 from pairre.analysis.report.entities import entity_map
 from pairre.analysis.report.page import page
+from pairre.evaluation import calibration_of, rank_both_sides
+from pairre.evaluation.answers import best_answers
 from pairre.graph import Graph, Vocabulary
 from pairre.support.errors import PairREError
 
@@ -67,6 +67,41 @@ def test_the_page_holds_what_was_measured(run):
     assert data["patterns"]["inverse"][0]["ids"] == [0, 1]
     assert data["comparison"]["symmetry"]["true"] == 1
     assert len(data["map"]["x"]) == 40
+
+
+def test_answers_errors_and_reliability_are_those_of_the_run(run):
+    graph, data = run.graph, embedded(page(collected(run)))
+    known = set(graph.names(torch.cat([graph.train, graph.valid, graph.test])))
+    assert len(data["answers"]) >= 2
+    for answer in data["answers"]:
+        relation = graph.relations[answer["relation"]]
+        assert (answer["head"], relation, answer["tail"]) not in known
+        [best] = pairre.predict(run, head=answer["head"], relation=relation, k=1)
+        assert (best.tail, best.score) == (answer["tail"], pytest.approx(answer["score"], abs=1e-3))
+        expected = calibration_of(run).probability(torch.tensor(best.score), torch.tensor(answer["relation"]))
+        assert answer["p"] == pytest.approx(expected.item(), abs=1e-3)
+    assert [answer["p"] for answer in data["answers"]] == sorted((a["p"] for a in data["answers"]), reverse=True)
+    ranks = rank_both_sides(run.model, graph.test, graph.known)
+    for error in data["errors"]:
+        own = graph.test[:, 1] == error["relation"]
+        assert error["rank"] == max(ranks[side].values()[own].max().item() for side in ("head", "tail"))
+    scores, relations, true = best_answers(run, "test")
+    p = calibration_of(run).probability(scores, relations)
+    bins = data["reliability"]["bins"]
+    assert sum(count for *_, count in bins) == len(scores)
+    assert sum(share * count for _, share, count in bins) == pytest.approx(true.sum().item())
+    assert sum(mean * count for mean, _, count in bins) == pytest.approx(p.sum().item())
+    assert "base rate" in data["answers_note"]
+
+
+def test_the_map_is_coloured_by_tail_where_that_says_something(run):
+    points = entity_map(run.graph, run.model)
+    by_type = points["tail_values"][3]  # e0 and e1 are the tails of all
+    assert by_type["names"] == ["e0", "e1"]
+    assert [by_type["of"][points["heads"][3].index(i)] for i in range(4)] == [0, 1, 0, 1]
+    assert points["tail_values"][0] is None  # each head has a tail of its own
+    degree = torch.bincount(run.graph.train[:, [0, 2]].flatten(), minlength=40)[points["labelled"]]
+    assert (degree.diff() <= 0).all()
 
 
 def test_nothing_is_fetched_and_no_name_is_markup(run):
@@ -158,7 +193,7 @@ def test_the_command(run, call, tmp_path):
     assert "ranking the valid split" in said
     assert embedded(out.read_text(encoding="utf-8"))["evaluation"]["split"] == "valid"
     out.write_text("mine")
-    refused(call("report", folder, "--out", out), "report.html: exists; --force writes over it")
+    refused(call("report", folder, "--out", out), "report.html: there already", "--force")
     assert out.read_text() == "mine"
     assert call("report", folder, "--out", out, "--force")[0] == 0
     assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "run"]
@@ -167,7 +202,7 @@ def test_the_command(run, call, tmp_path):
 def test_what_the_command_refuses(run, call, tmp_path, monkeypatch):
     out = tmp_path / "report.html"
     refused(call("report", tmp_path, "--out", tmp_path), "a folder; give the name of a file")
-    refused(call("report", tmp_path, "--out", tmp_path / "no" / "report.html"), "does not exist")
+    refused(call("report", tmp_path, "--out", tmp_path / "no" / "report.html"), "there is no folder")
     refused(call("report", tmp_path, "--out", out, "--figures", __file__), "not a folder")
     refused(call("report", tmp_path / "none", "--out", out), "no such run folder")
     for package, options in (("matplotlib", {"figures": tmp_path / "f"}), ("sklearn.manifold", {"method": "tsne"})):
@@ -189,20 +224,6 @@ def test_figures_as_files(run, tmp_path):
 
 
 # --- the page in a browser ---
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """Debian's Chromium."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no Chromium on this machine: the report was not opened in a browser")
-    with playwright.sync_playwright() as driver:
-        sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium refuses root with one
-        browser = driver.chromium.launch(executable_path=chromium, args=sandbox)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -227,6 +248,14 @@ def test_the_page_in_a_browser(run, browser_page, tmp_path):
     assert page.locator("#curves path.line").count() == 2
     assert page.locator("#categories-figure rect").count() >= 2
     assert page.locator("#metrics-table tbody tr").count() == 5
+    data = embedded((tmp_path / "report.html").read_text(encoding="utf-8"))
+    answers = page.locator("#answers-table tbody tr")
+    assert answers.count() == len(data["answers"])
+    assert answers.first.locator(".share").inner_text() == f"{data['answers'][0]['p']:.2f}"
+    assert page.locator("#reliability circle").count() == len(data["reliability"]["bins"])
+    page.locator("#reliability circle").first.hover()
+    assert "answers" in page.locator("#tip").inner_text()
+    assert page.locator("#errors-table tbody tr").count() == len(data["errors"])
 
     rows = page.locator("#relations-table tbody tr")
     assert rows.count() == 4
@@ -269,12 +298,28 @@ def test_the_page_in_a_browser(run, browser_page, tmp_path):
     page.hover("#map-canvas", position={"x": x, "y": y})
     assert page.locator("#tip").inner_text().startswith("e")
     assert page.evaluate(PAINTED)
+    page.select_option("#map-colour", "3")
+    assert page.locator("#map-legend span").all_inner_texts()[1:] == ["e0", "e1"]
     page.select_option("#map-colour", "type")
     assert page.locator("#map-legend span").count() == 2
     assert page.evaluate("window.hacked") is None
     page.set_viewport_size({"width": 380, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
     assert page.faults == []
+
+
+@pytest.mark.browser
+def test_a_pattern_that_the_triples_contradict_has_no_badge(run, browser_page, tmp_path):
+    values = collected(run)
+    badges = {(kind, i) for kind, rows in values["patterns"].items() for p in rows for i in p["ids"] if p["confidence"]}
+    values["patterns"]["symmetry"].append({"ids": [0], "agreement": 0.99, "confidence": None, "vectors": True})
+    assert ("symmetry", 2) in badges
+    assert ("symmetry", 0) not in badges
+    (tmp_path / "page.html").write_text(page(values), encoding="utf-8")
+    browser_page.goto((tmp_path / "page.html").as_uri())
+    assert browser_page.locator("#relations-table .badge").count() == len(badges)
+    assert "0.990" in browser_page.locator("#patterns-table").inner_text()  # the table still lists it
+    assert browser_page.faults == []
 
 
 @pytest.mark.browser
@@ -287,6 +332,9 @@ def test_pages_with_less_in_a_browser(run, browser_page, tmp_path):
     browser_page.goto((tmp_path / "less.html").as_uri())
     assert browser_page.locator("#explorer").count() == 0
     assert browser_page.locator("#categories").count() == 0
+    assert browser_page.locator("#errors").count() == 0
+    assert browser_page.locator("#reliability").count() == 0
+    assert browser_page.locator("#answers-table tbody tr").count() >= 1
     assert "split is empty" in browser_page.locator("#metrics-note").inner_text()
     assert "no log" in browser_page.locator("#curves").inner_text()
     browser_page.click("#relations-table >> text=beside")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pairre import load_graph
+from pairre.cli.app import summaries
 from pairre.models import models
 
 QUICK = ["model.dim=16", "train.batch=32", "train.steps=40", "sampling.negatives=8", "train.lr=0.01"]
@@ -97,6 +98,82 @@ def test_predict_formats(call, run):
     assert {a["relation"] for a in json.loads(printed)} == {"next", "previous", "beside"}
 
 
+def test_predict_leaves_out_what_makes_no_sense_and_says_so(call, run):
+    code, printed, said = call("predict", run, "--head", "e1", "--relation", "next", "-k", 50)
+    assert code == 0
+    assert "Implausible candidates left out: 1; --any keeps them" in said
+    assert "of the 50 answers" in said
+    assert "e1 " not in [line.split()[-2] for line in printed.splitlines()[1:]]
+    code, printed, said = call("predict", run, "--head", "e1", "--relation", "next", "-k", 40, "--any", "--known")
+    assert len(printed.splitlines()) >= 41
+    assert "mplausible" not in said
+
+
+def test_coverage_decides_how_many_answers(call, run):
+    query = ("predict", run, "--head", "e1", "--relation", "next", "--coverage")
+    code, printed, said = call(*query, 0.5)
+    assert code == 0, said
+    num_answers = int(re.search(r"among the best (\d+)", said)[1])
+    assert len(printed.splitlines()) == 1 + num_answers
+    code, _, said = call(*query, 0.5, "--any")
+    assert code == 0
+    assert int(re.search(r"among the best (\d+)", said)[1]) >= num_answers  # among all entities, not the plausible ones
+    refused(call(*query, 0.5, "--known"), "--coverage decides")
+    refused(call(*query, 2), "coverage 2: a number between 0 and 1 expected")
+    refused(call("predict", run, "--head", "e1", "--tail", "e2", "--coverage", 0.5), "give the relation")
+
+
+def test_files_of_queries_candidates_and_triples(call, run, tmp_path):
+    (tmp_path / "queries.csv").write_text("who,what,whom\ne1,next,\n,beside,e30\nnobody,next,\n")
+    (tmp_path / "some.txt").write_text("e3\ne4\ne5\n")
+    asked = ["predict", run, "--file", tmp_path / "queries.csv", "--columns", "who,what,whom", "-k", 2]
+    refused(call(*asked, "--out", tmp_path / "a.csv"), "queries.csv: row 3: no entity named 'nobody'")
+    code, printed, said = call(
+        *asked, "--out", tmp_path / "a.csv", "--skip-unknown", "--candidates", tmp_path / "some.txt"
+    )
+    assert code == 0, said
+    assert "4 answers to 2 queries are in" in printed
+    assert "rows skipped for unknown names: 1" in printed
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "a.csv").read_text())))
+    assert [(row["query"], row["rank"]) for row in rows] == [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2")]
+    assert {row["tail"] for row in rows[:2]} | {row["head"] for row in rows[2:]} <= {"e3", "e4", "e5"}
+    (tmp_path / "mine.tsv").write_text("e1\tnext\te2\ne1\tnext\te9\n")
+    code, printed, _ = call("score", run, tmp_path / "mine.tsv", "--format", "json")
+    assert [row["known"] for row in json.loads(printed)] == [json.loads(printed)[0]["known"], None]
+    code, printed, _ = call("score", run, tmp_path / "mine.tsv", "--side", "tail")
+    assert "tail rank" in printed
+    code, printed, _ = call("score", run, tmp_path / "mine.tsv", "--out", tmp_path / "s.parquet")
+    assert "2 scores are in" in printed
+    code, printed, _ = call("evaluate", run, "--file", tmp_path / "mine.tsv", "--plausible")
+    assert "mine.tsv: 2 triples" in printed
+    assert "among plausible entities" in printed
+
+
+def test_bad_files_of_queries(call, run, tmp_path):
+    for name, text in (("all.tsv", "e1\tnext\te2\n"), ("two.tsv", "e1\tnext\n"), ("ok.tsv", "e1\tnext\t\n")):
+        (tmp_path / name).write_text(text)
+    out = ["--out", tmp_path / "a.csv"]
+    refused(
+        call("predict", run, "--file", tmp_path / "all.tsv", *out), "all.tsv: row 1: two of head, relation and tail"
+    )
+    refused(call("predict", run, "--file", tmp_path / "two.tsv", *out), "two.tsv:1: 2 columns, expected 3")
+    refused(call("predict", run, "--file", tmp_path / "none.tsv", *out), "none.tsv: no such file")
+    refused(call("predict", run, "--file", tmp_path / "ok.tsv"), "--out")
+    refused(call("predict", run, "--file", tmp_path / "ok.tsv", "--head", "e1", *out), "without --head")
+    refused(call("predict", run, "--file", tmp_path / "ok.tsv", "--out", tmp_path / "a.doc"), "a.doc: unknown ending")
+    refused(
+        call("predict", run, "--head", "e1", "--relation", "next", "--type", "city"), "no types of entities are known"
+    )
+    refused(
+        call("predict", run, "--head", "e1", "--relation", "next", "--candidates", tmp_path / "none"), "no such file"
+    )
+    refused(call("score", run, tmp_path / "two.tsv"), "two.tsv:1: 2 columns, expected 3")
+    refused(call("score", run, tmp_path / "all.tsv", "--out", tmp_path / "none" / "s.csv"), "there is no folder")
+    refused(call("score", run, tmp_path / "all.tsv", "--columns", "1,2"), "three columns expected")
+    refused(call("evaluate", run, "--file", tmp_path / "two.tsv"), "two.tsv:1: 2 columns, expected 3")
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == ["all.tsv", "ok.tsv", "two.tsv"]
+
+
 def test_one_file_is_split(call, tmp_path):
     lines = "".join(f"a{i % 13},likes,b{i % 7}\n" for i in range(91))
     (tmp_path / "g.csv").write_text("subject,predicate,object\n" + lines)
@@ -115,16 +192,29 @@ def test_columns_header_and_delimiter(call, tmp_path):
 
 
 def test_help_teaches(call):
-    for command in ("stats", "train", "evaluate", "predict", "graphs", "recipes"):
-        code, printed, _ = call(command, "--help")
+    for command in (
+        [],
+        *([name] for name in summaries()),
+        *(["rules", name] for name in ("mine", "apply", "evaluate")),
+    ):
+        code, printed, _ = call(*command, "--help")
         assert code == 0
         assert "Usage: pairre" in printed
+        assert ("--install-completion" in printed) == (command == [])
+        last = printed.rstrip().splitlines()[-1]
+        assert f" {' '.join(['pairre', *command])}" in last, "the help ends with examples"
     assert "pairre 0." in call("--version")[1]
     assert "train.lr" in call("recipes")[1]
     assert "fb15k-237" in call("graphs")[1]
 
 
 # --- bad input, each one line ---
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("predct", "predict"), ("scroe", "score"), ("rule", "rules")])
+def test_a_mistyped_command_is_answered_with_the_right_one(call, wrong, right):
+    refused(call(wrong, "runs/atlas", "--head", "x"), f"no command '{wrong}'; did you mean '{right}'?")
+
 
 BAD_FILES = {
     "too-few": ("g.tsv", b"a\tr\tb\nc\tr\n", ["g.tsv:2: 2 columns, expected 3"]),
@@ -153,14 +243,14 @@ def test_bad_files(call, tmp_path, case, command):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (["--set", "train.epochs=3"], ["train.epochs: unknown key"]),
+        (["--set", "train.epoch=3"], ["train.epoch: unknown key", "epochs"]),
         (["--set", "train.lr=high"], ["train.lr: a number expected, not a string"]),
         (["--recipe", "nowhere.toml"], ["nowhere.toml: no such recipe"]),
         (["--device", "tpu"], ["device 'tpu': unknown", "cpu, cuda"]),
         (["--device", "cuda:99"], ["device 'cuda:99': this machine has"]),
         (["--columns", "1,2"], ["--columns 1,2: three columns expected"]),
         (["--delimiter", "ab"], ["--delimiter ab: one character expected"]),
-        (["--split", "90/10"], ["--split 90/10: three shares expected"]),
+        (["--split", "90/10"], ["--split 90/10: three percentages expected"]),
         (["--resume"], ["no such run folder"]),
     ],
 )
@@ -196,9 +286,9 @@ def test_an_existing_run_is_refused(call, run, triples_file):
     refused(call("train", triples_file, "--out", run, *SETTINGS), "exists; continue it with --resume")
 
 
-def test_a_corrupted_checkpoint_is_one_line(call, run, triples_file):
+def test_a_damaged_checkpoint_is_one_line(call, run, triples_file):
     (run / "checkpoint.safetensors").write_bytes(b"\x00" * 50)
-    refused(call("train", triples_file, "--out", run, "--resume"), "checkpoint.safetensors: corrupted")
+    refused(call("train", triples_file, "--out", run, "--resume"), "checkpoint.safetensors: damaged")
 
 
 def test_names_that_are_not_there(call, run):
@@ -216,8 +306,8 @@ def test_a_missing_extra_is_named(call, tmp_path, monkeypatch):
 def test_the_demo_asks_for_names_that_the_atlas_has():
     makefile = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
     atlas = load_graph("atlas")
-    asked = re.findall(r"pairre predict runs/demo (.*?)['\n]", makefile)
-    assert len(asked) >= 4
+    asked = re.findall(r"pairre (?:predict|why) runs/demo (.*?)['\n]", makefile)
+    assert len(asked) >= 3
     for line in asked:
         words = shlex.split(line)
         for flag, name in itertools.pairwise(words):
@@ -240,3 +330,24 @@ def test_several_seeds(call, triples_file, tmp_path):
     refused(call("train", triples_file, "--out", tmp_path / "runs", "--seeds", 2, *SETTINGS), "--resume")
     assert call("train", triples_file, "--out", tmp_path / "runs", "--seeds", 3, "--resume", *SETTINGS)[0] == 0
     assert (tmp_path / "runs" / "seed-2" / "metrics.json").exists()
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(call, tmp_path):
+    file = tmp_path / "a[red].tsv"
+    file.write_text("[/x]\t[/y][red]\tc\n[/x]\t[/y][red]\td\n")
+    code, shown, said = call("stats", file)
+    assert code == 0, said
+    assert "[/y][red]" in shown
+
+
+def test_seeds_and_a_seed_are_refused(call, triples_file, tmp_path):
+    code, _, said = call("train", triples_file, "--out", tmp_path / "run", "--seeds", 2, "--set", "train.seed=3")
+    assert code == 2
+    assert "train.seed" in said
+
+
+@pytest.mark.parametrize("columns", ["99999999999999999999,1,2", f"{'9' * 5_000},1,2", "0,1,2", "²,1,2", "٣,1,2"])
+def test_column_numbers_without_measure(call, triples_file, columns):
+    code, _, said = call("stats", triples_file / "train.tsv", "--columns", columns)
+    assert code == 2
+    assert said.startswith("pairre: ")

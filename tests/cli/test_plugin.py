@@ -75,6 +75,24 @@ def test_a_run_of_an_outside_model_says_which_plug_in_is_missing(call, plugin, t
     assert "--plugin" in said
 
 
+def test_reasons_and_extensions_of_a_run_with_an_outside_loss_say_which_plug_in_is_missing(
+    call, plugin, triples_file, tmp_path
+):
+    run = tmp_path / "run"
+    assert call("--plugin", plugin, "train", triples_file, "--out", run, *settings()[2:])[0] == 0
+    asked = ("why", run, "--head", "e1", "--relation", "next", "--tail", "e2")
+    assert call("--plugin", plugin, *asked)[0] == 0
+    for names in (LOSSES, registry.LOSSES):
+        names.pop("hinge")
+    new = tmp_path / "new.tsv"
+    new.write_text("x\tnext\te1\n", encoding="utf-8")
+    for command in (asked, ("extend", run, new, "--out", tmp_path / "grown")):
+        code, printed, said = call(*command)
+        assert (code, printed, len(said.splitlines())) == (2, "", 1), said
+        assert "hinge" in said
+        assert "--plugin" in said
+
+
 @pytest.mark.parametrize("name", ["no_such_module_anywhere", "missing.py"])
 def test_a_plug_in_that_is_not_there(call, name):
     code, _, said = call("--plugin", name, "models")

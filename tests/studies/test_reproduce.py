@@ -101,7 +101,7 @@ def _seconds(run):
 def test_statistics_leave_out_what_is_not_to_be_had(sports, monkeypatch):
     said = []
     monkeypatch.setattr(reproduction, "load_graph", _only_sports(reproduction.load_graph))
-    result = reproduce("statistics", sports, say=said.append)
+    result = reproduce("statistics", sports, notify=said.append)
     assert [row.label for row in result.rows] == ["sports"]
     assert any("fb15k is left out: not here" in text for text in said)
 

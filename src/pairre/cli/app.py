@@ -1,54 +1,127 @@
 """The application: find the commands, load plug-ins, turn errors of the user into one line and exit code 2.
 
 Every module of this folder that defines a function `command`, or a typer application `group`, is a command of its name.
+A module is imported when its command is called, and the list of commands is read from the sources, so that
+`pairre --help` does not wait for torch.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import ast
+import gc
+import io
 import logging
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
-import pairre.cli
-from pairre import __version__
-from pairre.cli.console import err, say
-from pairre.support.errors import PairREError, RecipeError
-from pairre.training import TrainingInterruptedError
+from pairre.cli.console import echo, err
+from pairre.cli.examples import CommandWithExamples, GroupWithExamples
+from pairre.support.errors import (
+    ClosedPipeError,
+    InterruptedCommandError,
+    OutputError,
+    PairREError,
+    RecipeError,
+    suggest,
+)
+from pairre.support.plugins import load_plugin
+from pairre.support.terminal import standard_output
+from pairre.support.text import visible
+from pairre.support.version import __version__
 
 _FIRST = ("stats", "train", "evaluate", "predict", "report", "tune")  # in the list of commands; others follow by name
+_YOUNG_OBJECTS = 50_000  # between two looks for cyclic garbage
+_LINE_BREAK = re.compile(r"\s*\n\s*")
+# The base class of typer's errors about options; it is click's own or typer's copy of it, by the version of typer.
+_CommandLineError: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+@cache
+def summaries() -> dict[str, str]:
+    """Return the help text of every command by name, taken from the source of its module without importing it.
+
+    It is the docstring of the function `command`, or that of a module with a `group`.
+    """
+    found = {}
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and node.name == "command":
+                found[file.stem] = ast.get_docstring(node) or ""
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "group":
+                found[file.stem] = ast.get_docstring(tree) or ""
+    return {name: found[name] for name in (*_FIRST, *sorted(found.keys() - set(_FIRST)))}
+
+
+def load_command(name: str) -> Any:
+    """Return a command, or a group of commands, from its module."""
+    module, alone = import_module(f"pairre.cli.{name}"), typer.Typer(rich_markup_mode="markdown", add_completion=False)
+    if hasattr(module, "group"):
+        return typer.main.get_group(module.group)
+    alone.command(name, cls=CommandWithExamples)(module.command)
+    return typer.main.get_command(alone)
+
+
+class _Commands(GroupWithExamples):
+    """The group of all commands; typer would end the process at an interrupt or a closed pipe without a word."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands."""
+        return list(summaries())
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """Return a command as the list of commands shows it."""
+        text = summaries().get(cmd_name)
+        return None if text is None else typer.core.TyperCommand(cmd_name, help=text, rich_markup_mode="markdown")
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name of the chosen command, the command, and its own arguments."""
+        if not ctx.resilient_parsing and args[0] not in summaries() and not args[0].startswith("-"):
+            raise PairREError(f"no command {args[0]!r}{suggest(args[0], summaries())}; pairre --help lists all")
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_command(str(name)), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the chosen command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise InterruptedCommandError("interrupted") from None
+        except BrokenPipeError as error:
+            raise ClosedPipeError from error
 
 
 def build_app() -> typer.Typer:
-    """Return the application with every command that is found."""
+    """Return the application, which finds its commands by itself."""
     app = typer.Typer(
         name="pairre",
+        cls=_Commands,
         help="Knowledge-graph completion with PairRE: a graph in, ranked predictions out.\n\n"
-        "Start with:  pairre train atlas --out runs/atlas",
+        "`pairre COMMAND --help` says more about a command.\n\n"
+        "Examples:\n\n"
+        "    pairre train atlas --out runs/atlas\n\n"
+        "    pairre predict runs/atlas --head France --relation borders\n\n"
+        "    pairre discover runs/atlas --out links.parquet",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="markdown",
     )
-    found = {module.name for module in iter_modules(pairre.cli.__path__)}
-    for name in (*_FIRST, *sorted(found - set(_FIRST) - {"app"})):
-        module = import_module(f"pairre.cli.{name}")
-        if hasattr(module, "command"):
-            app.command(name)(module.command)
-        elif hasattr(module, "group"):
-            app.add_typer(module.group, name=name)
     app.callback()(_options)
     return app
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"pairre {__version__}")
+        echo(f"pairre {__version__}")
         raise typer.Exit
 
 
@@ -57,7 +130,7 @@ def _options(
         list[str] | None,
         typer.Option(
             metavar="MODULE",
-            help="Import a module or .py file first, which may define models and losses. Repeatable.",
+            help="Import a module or .py file first, which may define models, losses, metrics, formats and optimisers.",
         ),
     ] = None,
     version: Annotated[  # noqa: ARG001
@@ -68,56 +141,69 @@ def _options(
         load_plugin(name)
 
 
-def load_plugin(name: str) -> None:
-    """Import a plug-in: a module by its name, or a file by its path.
-
-    A model or a loss that it defines registers itself. Nothing else ever imports code that a user did not name.
-    """
-    path = Path(name)
-    if path.suffix != ".py":
-        if "" not in sys.path:
-            sys.path.insert(0, "")  # a module of the folder that the command runs in, as python -m finds it
-        try:
-            import_module(name)
-        except ModuleNotFoundError as error:
-            raise PairREError(
-                f"--plugin {name}: no module named '{error.name}'; give its name or a .py file"
-            ) from error
-        return
-    if not path.is_file():
-        raise PairREError(f"--plugin {name}: no such file")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-
-
 class _Notes(logging.Handler):
     """Print warnings of the library, one line each, on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        err.print(f"note: {record.getMessage()}", highlight=False, markup=False, soft_wrap=True, style="yellow")
+        err.print_line(f"note: {record.getMessage()}", style="yellow")
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for cyclic garbage rarely: while modules load there is none, and looking takes a seventh of that time."""
+    before = gc.get_threshold()
+    gc.set_threshold(max(_YOUNG_OBJECTS, before[0]), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit."""
     log = logging.getLogger("pairre")
     log.handlers, log.propagate = [_Notes()], False
-    try:
-        build_app()(arguments, prog_name="pairre")
-    except TrainingInterruptedError as stop:
-        _fail(str(stop), stop.exit_code)
-    except RecipeError as error:
-        _fail(f"{error} (pairre recipes lists every key)" if "unknown" in str(error) else str(error), 2)
-    except PairREError as error:
-        _fail(str(error), 2)
-    except BrokenPipeError:
-        sys.stderr.close()
-        raise SystemExit(1) from None
-
-
-def _fail(message: str, code: Any) -> None:
-    say(f"pairre: {' '.join(message.split())}", err)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # instead of a UnicodeEncodeError
+    with _rare_collections():
+        message, code = run(arguments)
+    if message:
+        echo(f"pairre: {visible(_LINE_BREAK.sub(' ', message.strip()))}", err)
+    with suppress(OutputError):  # what is left to write after an error
+        standard_output.flush()
     raise SystemExit(code)
+
+
+def run(arguments: list[str] | None) -> tuple[str, int]:
+    """Run a command and return the line that says what went wrong, empty if nothing did, and the exit code."""
+    try:
+        code = build_app()(arguments, prog_name="pairre", standalone_mode=False)
+        standard_output.flush()
+        return "", code if isinstance(code, int) else 0
+    except _CommandLineError as error:
+        return _usage(error), getattr(error, "exit_code", 2)
+    except KeyboardInterrupt:
+        return "interrupted", InterruptedCommandError.exit_code
+    except RecipeError as error:
+        return f"{error} (pairre recipes lists every key)" if "unknown" in str(error) else str(error), 2
+    except PairREError as error:
+        return str(error), error.exit_code
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}", 2
+    except (MemoryError, RuntimeError) as error:
+        from pairre.support.memory import describe_shortage, is_out_of_memory
+
+        if not is_out_of_memory(error):
+            raise
+        return f"not enough memory: {describe_shortage(error)}", 2
+
+
+def _usage(error: Any) -> str:
+    """Return what is wrong with the options of a command; empty if its help was shown instead."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return ""
+    context = getattr(error, "ctx", None)
+    more = f" ({context.command_path} --help shows the options)" if context is not None else ""
+    return f"{error.format_message().rstrip('.')}{more}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pairre.cli import tables
 from pairre.cli.console import out
-from pairre.graph.benchmarks import BENCHMARKS
 
 
 def command() -> None:
@@ -14,4 +13,6 @@ def command() -> None:
 
         pairre graphs
     """
+    from pairre.graph.benchmarks import BENCHMARKS
+
     out.print(tables.benchmarks_table(BENCHMARKS))

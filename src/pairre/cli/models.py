@@ -8,7 +8,6 @@ import typer
 
 from pairre.cli import tables
 from pairre.cli.console import out
-from pairre.models import models
 
 
 def command(
@@ -27,4 +26,6 @@ def command(
 
         pairre models --entities 100000 --relations 50 --dim 100
     """
+    from pairre.models import models
+
     out.print(tables.models_table(models(), (entities, relations, dim)))

@@ -8,7 +8,7 @@ import typer
 
 from pairre.cli import tables
 from pairre.cli.console import out
-from pairre.settings import graph_recipes, keys, load_recipe, presets
+from pairre.support.terminal import standard_output
 
 
 def command(
@@ -24,8 +24,10 @@ def command(
 
         pairre recipes fb15k-237/complex > mine.toml
     """
+    from pairre.settings import graph_recipes, keys, load_recipe, presets
+
     if name is not None:
-        print(load_recipe(name).to_toml(), end="")
+        standard_output.write(load_recipe(name).to_toml())
         return
     out.print(
         tables.recipes_table("graph recipes", graph_recipes()),

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from pairre.analysis.report import Method, Say, check_paths, write_report
-from pairre.cli.console import err, open_run
-from pairre.cli.options import Device, RunArgument
-from pairre.graph import Split
+from pairre.cli.console import echo, err, open_run
+from pairre.cli.options import Device, Force, Layout, RunArgument, Split, Verify
+from pairre.support.terminal import Text
+from pairre.support.text import visible
+
+if TYPE_CHECKING:
+    from pairre.analysis.report import Notify
 
 
 def command(
@@ -25,10 +26,11 @@ def command(
         Path | None, typer.Option(metavar="FOLDER", help="Also write each figure as PNG and SVG into this folder.")
     ] = None,
     layout: Annotated[
-        Method, typer.Option("--map", help="How entities are laid out; `tsne` needs the extra `plots`.")
+        Layout, typer.Option("--map", help="How entities are laid out; `tsne` needs the extra `plots`.")
     ] = "pca",
-    force: Annotated[bool, typer.Option("--force", help="Write over a page that exists.")] = False,
+    force: Force = False,
     device: Device = "auto",
+    verify: Verify = True,
 ) -> None:
     """Write one page about a run that opens offline: curves, metrics, relations, patterns, a map of entities.
 
@@ -40,28 +42,30 @@ def command(
 
         pairre report runs/atlas --out report.html --figures figures --map tsne
     """
+    from pairre.analysis.report import check_paths, write_report
+
     check_paths(out, figures, force)
-    opened = open_run(run, device)
-    with _stages(err) as say:
-        files = write_report(opened, out, split=split, figures=figures, method=layout, force=force, say=say)
-    print(f"The report is in {out}.")
+    opened = open_run(run, device, verify)
+    with _stages() as notify:
+        files = write_report(opened, out, split=split, figures=figures, method=layout, force=force, notify=notify)
+    echo(f"The report is in {out}.")
     if figures is not None:
-        print(f"{len(files) - 1} figures are in {figures}.")
+        echo(f"{len(files) - 1} figures are in {figures}.")
 
 
 @contextmanager
-def _stages(err: Console) -> Iterator[Say]:
-    """What goes on: one line that changes on a terminal, a line for each stage elsewhere."""
+def _stages() -> Iterator[Notify]:
+    """Show what goes on: one line that changes on a terminal, a line for each stage elsewhere."""
     before = ""
     if err.is_terminal:
         with err.status("") as status:
-            yield lambda what, share: status.update(Text(f"{what} {share:.0%}" if share else what))
+            yield lambda what, share: status.update(Text(visible(f"{what} {share:.0%}" if share else what)))
         return
 
-    def say(what: str, _: float) -> None:
+    def note(what: str, _: float) -> None:
         nonlocal before
         if what != before:
-            err.print(what, highlight=False, markup=False, soft_wrap=True)
+            echo(what, err)
         before = what
 
-    yield say
+    yield note

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from pairre.cli import tables
-from pairre.cli.console import err, out, say
-from pairre.cli.options import Device
-from pairre.studies.reproduce import EXPERIMENTS, find, machine, markdown, reproduce
+from pairre.cli.console import echo, echo_json, err, out
+from pairre.cli.options import Device, Force
 from pairre.support.errors import PairREError
-from pairre.support.files import write_json, write_text
+from pairre.support.files import check_new_file, disk_error, write_json, write_text
 
 
 def command(
@@ -34,6 +32,7 @@ def command(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all tables in one JSON file, too; - prints it.")
     ] = None,
+    force: Force = False,
     device: Device = "auto",
     show: Annotated[bool, typer.Option("--list", help="List what there is and what it needs, and stop.")] = False,
 ) -> None:
@@ -50,6 +49,8 @@ def command(
 
         pairre reproduce fb15k-237 --seeds 1 --set train.steps=2000
     """
+    from pairre.studies.reproduce import EXPERIMENTS, find, machine, reproduce
+
     if show:
         out.print(tables.experiments_table(EXPERIMENTS))
         return
@@ -57,6 +58,9 @@ def command(
     stamp = {"machine": machine(device), "settings": settings or []}
     kept: dict[str, Any] = {**stamp, "tables": []}
     to_stdout, failed = json_file == Path("-"), []
+    if json_file is not None and not to_stdout:
+        check_new_file(json_file, force=force)
+    _make(folder)
     for experiment in wanted:
         try:
             result = reproduce(
@@ -65,12 +69,12 @@ def command(
                 seeds=seeds,
                 settings=tuple(settings or ()),
                 device=device,
-                say=partial(say, console=err),
+                notify=partial(echo, console=err),
             )
         except PairREError as error:
             if len(wanted) == 1:
                 raise
-            say(f"{experiment.name} is left out: {error}", err)
+            echo(f"{experiment.name} is left out: {error}", err)
             failed.append(experiment.name)
             continue
         values = result.as_dict()
@@ -81,16 +85,25 @@ def command(
             if json_file is not None:
                 write_json(json_file, kept)  # after every table, so that what is done is kept
         for file in result.files:
-            say(f"wrote {file}", err)
+            echo(f"wrote {file}", err)
     if to_stdout:
-        print(json.dumps(kept, indent=2, ensure_ascii=False))
-    say(f"The tables are in {folder}.", err)
+        echo_json(kept)
+    echo(f"The tables are in {folder}.", err)
     if failed:
         raise PairREError(f"left out: {', '.join(failed)}; the reasons are above")
 
 
+def _make(folder: Path) -> None:
+    """Make the folder of the tables if there is none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise disk_error(folder, error) from error
+
+
 def _write(folder: Path, stamp: dict[str, Any], values: dict[str, Any]) -> None:
     """Write one table as NAME.json and NAME.md."""
-    folder.mkdir(parents=True, exist_ok=True)
+    from pairre.studies.reproduce import markdown
+
     write_json(folder / f"{values['name']}.json", {**stamp, **values})
     write_text(folder / f"{values['name']}.md", markdown(values))

@@ -2,44 +2,68 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pairre.cli import tables
-from pairre.cli.console import out, say
+from pairre.cli.console import echo, out
 from pairre.cli.options import (
     Columns,
     Delimiter,
     Device,
-    GraphArgument,
     Header,
+    OptionalGraphArgument,
     RecipeSource,
     Settings,
     Shares,
     SplitSeed,
+    Unverified,
     read_graph,
 )
-from pairre.runs import Run
-from pairre.support.errors import RecipeError
-from pairre.training import train, train_seeds
+from pairre.cli.source_options import NO_OPTIONS, SourceOptions, with_source_options
+from pairre.support.errors import PairREError, RecipeError
+from pairre.support.text import shell_word
+
+if TYPE_CHECKING:
+    from pairre.runs import Run
 
 
+@with_source_options
 def command(
-    graph: GraphArgument,
     run: Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make (or to --resume).")],
+    graph: OptionalGraphArgument = None,
     recipe: RecipeSource = None,
     settings: Settings = None,
     rules_file: Annotated[
         Path | None,
         typer.Option("--rules", metavar="FILE", help="Rules to follow, as `pairre rules mine` writes them."),
     ] = None,
+    init_vectors: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Parquet with the columns name, vector: where these entities start."),
+    ] = None,
+    freeze_vectors: Annotated[
+        bool, typer.Option("--freeze-vectors", help="Keep the vectors of --init-vectors as they are.")
+    ] = False,
     device: Device = "auto",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue a run that was stopped, killed or cut off.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue a run that was stopped, killed or cut off; GRAPH may be left out. "
+            "`--set train.steps=N` trains a run longer.",
+        ),
     ] = False,
+    init_from: Annotated[
+        Path | None,
+        typer.Option("--init-from", metavar="RUN", help="A run whose vectors entities and relations of its names get."),
+    ] = None,
+    teacher: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="A run on GRAPH, such as an ensemble, whose scores are learnt, too."),
+    ] = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Train so many times, seeds 0, 1, …, into RUN/seed-0, …: on a GPU all at once.")
     ] = 1,
@@ -49,10 +73,13 @@ def command(
     delimiter: Delimiter = None,
     split: Shares = "90/5/5",
     split_seed: SplitSeed = 0,
+    unverified: Unverified = False,
+    source: SourceOptions = NO_OPTIONS,
 ) -> None:
     """Train on a graph, keep the best weights, and rank the test split at the end.
 
     Ctrl-C saves and stops; the same command with `--resume` continues, on the CPU to the very bits of an unbroken run.
+    So does `pairre train --resume --out RUN`.
 
     Examples:
 
@@ -61,29 +88,49 @@ def command(
         pairre train my-triples.csv --out runs/mine --set model.dim=100 --set train.steps=5000
 
         pairre train fb15k-237 --recipe fb15k-237 --out runs/fb --seeds 3
+
+        pairre train --resume --out runs/mine --set train.steps=10000
+
+        pairre train grown.csv --init-from runs/mine --out runs/grown
+
+        pairre train atlas --teacher runs/both --set sampling.negatives=0 --out runs/student
+
+        pairre train links.csv --labels names.csv --types kinds.csv --out runs/links
+
+        pairre train --sparql http://localhost:7878/query --query links.rq --out runs/endpoint
     """
-    loaded = read_graph(graph, columns, header, delimiter, split, split_seed)
+    from pairre.runs import RunFolder
+    from pairre.training import train, train_seeds
+
+    reading = (columns, header, delimiter, split, split_seed, unverified, source)
+    if graph is None and reading != (None, None, None, "90/5/5", 0, False, NO_OPTIONS):
+        raise PairREError("options that say how GRAPH is read have no effect without GRAPH; leave them out")
+    loaded = None if graph is None else read_graph(graph, *reading)
     options: dict[str, Any] = {"overrides": settings or (), "rules": rules_file, "out": run, "resume": resume}
-    options["device"] = device
+    options |= {"device": device, "init_from": init_from, "init_vectors": init_vectors, "freeze": freeze_vectors}
+    options["teacher"] = teacher
     if seeds > 1:
         if tensorboard:
             raise RecipeError("--tensorboard shows one run: leave out --seeds")
         _show_seeds(train_seeds(loaded, recipe, seeds=range(seeds), **options), run)
         return
-    trained = train(loaded, recipe, tensorboard=tensorboard, **options)
-    metrics_file = run / "metrics.json"
-    if metrics_file.exists():
-        out.print(tables.metrics_table(json.loads(metrics_file.read_text(encoding="utf-8"))))
-    head, relation, _ = next(trained.graph.names(trained.graph.train[:1]))
-    say(f"The run is in {run}. Next:")
-    say(f"  pairre evaluate {run} --by category")
-    say(f'  pairre predict {run} --head "{head}" --relation "{relation}"')
+    graph_used = train(loaded, recipe, tensorboard=tensorboard, **options).graph
+    if metrics := RunFolder.open(run).metrics():
+        out.print(tables.metrics_table(metrics))
+    first = graph_used.train[0].tolist()
+    head, relation = graph_used.show_entity(first[0]), graph_used.show_relation(first[1])
+    echo(f"The run is in {run}. Next:")
+    where = shell_word(run)
+    if ranked := next((split for split in ("test", "valid") if len(graph_used.split(split))), None):
+        echo(f"  pairre evaluate {where}{' --split valid' * (ranked == 'valid')} --by category")
+    echo(f"  pairre predict {where} --head {shell_word(head)} --relation {shell_word(relation)}")
 
 
 def _show_seeds(runs: list[Run], folder: Path) -> None:
     """Print the metrics of all seeds as one table."""
-    files = {run.path.name: run.path / "metrics.json" for run in runs if run.path}
-    results = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.exists()}
-    if results:
+    from pairre.runs import RunFolder
+
+    found = {run.path.name: RunFolder.open(run.path).metrics() for run in runs if run.path}
+    if results := {name: metrics for name, metrics in found.items() if metrics}:
         out.print(tables.seeds_table(results))
-    say(f"The runs are in {folder}/seed-0 to seed-{len(runs) - 1}.")
+    echo(f"The runs are in {folder}/seed-0 to seed-{len(runs) - 1}.")

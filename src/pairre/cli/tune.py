@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pairre.cli import tables
-from pairre.cli.console import err, out, say
+from pairre.cli.console import echo, err, out
 from pairre.cli.options import (
     Columns,
     Delimiter,
@@ -20,11 +19,19 @@ from pairre.cli.options import (
     Settings,
     Shares,
     SplitSeed,
+    Unverified,
     read_graph,
+    reading_words,
 )
-from pairre.studies.tune import Attempt, tune
+from pairre.cli.source_options import NO_OPTIONS, SourceOptions, with_source_options
+from pairre.support.terminal import BarColumn, MofNCompleteColumn, TimeRemainingColumn, progress
+from pairre.support.text import shell_word
+
+if TYPE_CHECKING:
+    from pairre.studies.tune import Attempt
 
 
+@with_source_options
 def command(
     graph: GraphArgument,
     folder: Annotated[
@@ -44,6 +51,8 @@ def command(
     delimiter: Delimiter = None,
     split: Shares = "90/5/5",
     split_seed: SplitSeed = 0,
+    unverified: Unverified = False,
+    source: SourceOptions = NO_OPTIONS,
 ) -> None:
     """Find settings for a graph by trial, judged on its validation split, and write the best as a recipe.
 
@@ -55,14 +64,16 @@ def command(
 
         pairre tune my-triples.csv --out runs/tuned --timeout 3600 --space ranges.toml
     """
-    loaded = read_graph(graph, columns, header, delimiter, split, split_seed)
-    shown = (TextColumn("tuning"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*shown, console=err, transient=True, disable=not err.is_terminal) as bar:
+    from pairre.studies.tune import tune
+
+    reading = (columns, header, delimiter, split, split_seed, unverified, source)
+    loaded = read_graph(graph, *reading)
+    with progress(err, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("tuning", total=trials)
 
         def report(attempt: Attempt) -> None:
             bar.update(task, completed=attempt.number)
-            say(_line(attempt, trials), err)
+            echo(_line(attempt, trials), err)
 
         found = tune(
             loaded,
@@ -78,8 +89,9 @@ def command(
         )
     out.print(tables.tuning_table(found))
     best = folder / "best.toml"
-    say(f"The best recipe is in {best}. Next:")
-    say(f"  pairre train {graph} --recipe {best} --out RUN")
+    echo(f"The best recipe is in {best}. Next:")
+    words = [*([] if source.sparql else [shell_word(graph)]), *reading_words(*reading)]
+    echo(f"  pairre train {' '.join(words)} --recipe {shell_word(best)} --out RUN")
 
 
 def _line(attempt: Attempt, trials: int) -> str:

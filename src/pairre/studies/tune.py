@@ -14,12 +14,13 @@ from __future__ import annotations
 import gc
 import json
 import signal
+import sqlite3
 import time
-import tomllib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,11 +28,14 @@ import torch
 
 from pairre.graph import Graph, load_graph
 from pairre.runs import RunFolder
-from pairre.settings import Recipe, from_values, resolve
+from pairre.settings import Overrides, Recipe, from_values, resolve, settings_list
 from pairre.settings.parse import OLD_NAMES
 from pairre.support.errors import GraphError, MissingExtraError, PairREError, RecipeError, RunError, TrainingError
-from pairre.support.files import disk_error, write_text
+from pairre.support.files import disk_errors, write_text
+from pairre.support.memory import is_out_of_memory
 from pairre.support.randomness import key
+from pairre.support.reading import parse_toml, read_text, shortened
+from pairre.support.text import visible
 from pairre.training import TrainingInterruptedError, train
 
 Value = bool | int | float | str
@@ -97,12 +101,11 @@ class TuningInterruptedError(TrainingInterruptedError):
 def load_space(path: str | Path) -> Space:
     """Return the space of a TOML file like a recipe, where each value is a list of choices or `{low, high, log}`."""
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        return read_space(values)
-    except OSError as error:
-        raise RecipeError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        values = parse_toml(read_text(Path(path), RecipeError))
+    except ValueError as error:
         raise RecipeError(f"{path}: not valid TOML: {error}") from error
+    try:
+        return read_space(values)
     except RecipeError as error:
         raise RecipeError(f"{path}: {error}") from None
 
@@ -140,7 +143,7 @@ def _declared(section: str, name: str, declared: Any) -> Choices | Range:
     if isinstance(low, bool | str):
         raise RecipeError(f"{path}: has no range: write a list of choices")
     if not isinstance(log, bool):
-        raise RecipeError(f"{path}: log: true or false expected, not {log!r}")
+        raise RecipeError(f"{path}: log: true or false expected, not {shortened(repr(log))}")
     if low >= high or (log and low <= 0):
         raise RecipeError(f"{path}: low must be below high{', and above 0 for log' if log else ''}")
     return Range(low, high, log)
@@ -152,7 +155,7 @@ def tune(
     *,
     out: str | Path,
     space: Space | str | Path | None = None,
-    overrides: Iterable[str] = (),
+    overrides: Overrides = (),
     trials: int = 20,
     timeout: float | None = None,
     seed: int = 0,
@@ -169,7 +172,7 @@ def tune(
     if len(graph.valid) == 0:
         raise GraphError(f"{graph.name}: the valid split is empty, and settings are judged by it")
     graph = graph.without_test()
-    overrides, path = list(overrides), Path(out)
+    overrides, path = settings_list(overrides), Path(out)
     base = resolve(graph, recipe, overrides)
     ranges = DEFAULT_SPACE if space is None else space if isinstance(space, dict) else load_space(space)
     set_keys = {setting.partition("=")[0].strip() for setting in overrides}
@@ -250,7 +253,7 @@ class _Tuner:
     def keep_best(self, file: Path) -> None:
         """Write the best recipe so far."""
         if best := self._best():
-            remark = f"# {self.graph.name}: valid MRR {best.value:.4f}, the best of {self.num_trials} trials\n"
+            remark = f"# {visible(self.graph.name)}: valid MRR {best.value:.4f}, the best of {self.num_trials} trials\n"
             write_text(file, remark + _with(self.base, best.params).to_toml())
 
     def result(self) -> Tuned:
@@ -282,29 +285,39 @@ def _study(path: Path, graph: Graph, base: Recipe, ranges: Space, seed: int) -> 
         raise MissingExtraError("pairre tune", "tune") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     file = path / "study.db"
-    if path.exists() and not file.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise RunError(f"{path}: exists, and nothing was tuned there; choose another --out")
-    try:
+    with disk_errors(path):
+        if path.exists() and not file.exists() and (not path.is_dir() or {p.name for p in path.iterdir()} - {"lock"}):
+            raise RunError(f"{path}: exists, and nothing was tuned there; choose another --out")
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise disk_error(path, error) from error
-    with RunFolder(path).locked():
+    with ExitStack() as stack:
+        stack.enter_context(RunFolder(path).locked())
         try:
-            storage = optuna.storages.RDBStorage(f"sqlite:///{file.resolve()}")
+            # A path within an address would need quoting that drivers differ about, so the address is a mere label.
+            storage = optuna.storages.RDBStorage(
+                "sqlite:///study.db", engine_kwargs={"creator": partial(sqlite3.connect, file.resolve())}
+            )
+            stack.callback(storage.engine.dispose)
+            stack.callback(storage.remove_session)
             pruner = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2)
             study = optuna.create_study(
                 storage=storage, study_name="pairre", direction="maximize", load_if_exists=True, pruner=pruner
             )
-        except SQLAlchemyError as error:
-            raise RunError(f"{file}: damaged: {str(error).splitlines()[0]}") from error
-        try:
             _check_same(study, path, graph, base, ranges, seed)
             for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):  # its process was killed
                 study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
             yield study
-        finally:
-            storage.remove_session()
-            storage.engine.dispose()
+        except (SQLAlchemyError, sqlite3.Error, optuna.exceptions.StorageInternalError) as error:
+            raise RunError(f"{file}: {_database_fault(error)}") from error
+
+
+def _database_fault(error: Exception) -> str:
+    """Return what went wrong with a database, in one line."""
+    cause = getattr(error, "orig", None) or error.__cause__ or error
+    cause = getattr(cause, "orig", None) or cause
+    text = " ".join(str(cause).split())
+    if "disk is full" in text:
+        return "the disk is full; free some space and repeat the command (the trials that had ended are kept)"
+    return f"damaged: {text}" if "malformed" in text or "not a database" in text else text
 
 
 def _check_same(study: Any, path: Path, graph: Graph, base: Recipe, ranges: Space, seed: int) -> None:
@@ -323,9 +336,7 @@ def _ended(trial: Any) -> bool:
 
 def _expected(failure: Exception) -> bool:
     """Return whether settings can cause the failure: a diverged loss, a refused recipe, no memory left."""
-    if isinstance(failure, TrainingError | RecipeError | MemoryError | torch.OutOfMemoryError):
-        return True
-    return "allocate memory" in str(failure)  # the words of the CPU's allocator
+    return isinstance(failure, TrainingError | RecipeError) or is_out_of_memory(failure)
 
 
 def _suggest(trial: Any, name: str, values: Choices | Range) -> Any:

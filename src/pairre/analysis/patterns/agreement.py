@@ -21,11 +21,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
-import numba
 import numpy as np
 import torch
 
 from pairre.models import Model, PairRE
+from pairre.support.compiled import compiled
 from pairre.support.threads import parallel_for
 
 Kind = Literal["symmetry", "inverse", "subrelation", "composition"]
@@ -62,7 +62,7 @@ def paired_vectors(model: Model) -> Vectors | None:
     """Return the relation vectors of PairRE, or None for a model that has no such pair."""
     if not isinstance(model, PairRE):
         return None
-    every = torch.arange(model.num_relations, device=model.relation.device)
+    every = torch.arange(model.num_relations, device=model.device)
     with torch.no_grad():
         rows = model.parts("relation", model.relation_rows(every, "tail").float().cpu().nan_to_num())
     return Vectors(*(np.ascontiguousarray(part.numpy()) for part in (rows.head_scale, rows.tail_scale)))
@@ -104,7 +104,7 @@ def agreements(left: Vectors, right: Vectors, i: np.ndarray, j: np.ndarray) -> n
     return out
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _agreements(left_head, left_tail, right_head, right_tail, i, j, out, start, stop):
     for n in range(start, stop):
         a, b, c, d = left_head[i[n]], right_head[j[n]], left_tail[i[n]], right_tail[j[n]]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import datetime
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from pairre import __version__
 from pairre.analysis.patterns import (
     FORMULAS,
     KINDS,
@@ -26,28 +25,32 @@ from pairre.analysis.patterns import (
 )
 from pairre.analysis.patterns.detect import MIN_CONFIDENCE, MIN_COVERAGE, MIN_SUPPORT
 from pairre.analysis.patterns.search import symmetries
+from pairre.analysis.report.answers import answers_and_reliability
 from pairre.analysis.report.entities import Method, entity_map
-from pairre.evaluation.evaluate import summarise_groups, triples_by_category, triples_by_relation
+from pairre.evaluation import summarise_groups, triples_by_category, triples_by_relation
 from pairre.evaluation.metrics import BREAKDOWN_METRICS, METRICS, bootstrap, summarise
-from pairre.evaluation.ranking import rank_both_sides
-from pairre.graph import Graph, Split
+from pairre.evaluation.ranking import Ranks, rank_both_sides
+from pairre.graph import Graph, Side, Split
+from pairre.graph.leakage import describe_leakage
 from pairre.graph.statistics import CATEGORIES, relation_categories, relation_means
 from pairre.runs import Run
+from pairre.support.version import __version__
 
 MOST_PATTERNS = 2000  # listed of each kind
 MOST_NUMBERS = 1 << 22  # of relation vectors that the page carries, about 11 MB
 MOST_POINTS = 1000  # of a curve
 
 
-Say = Callable[[str, float], None]  # called with the current stage and the fraction of it that is done
+Notify = Callable[[str, float], None]  # called with the current stage and the fraction of it that is done
 
 
-def collect(run: Run, split: Split, method: Method, say: Say) -> dict[str, Any]:
+def collect(run: Run, split: Split, method: Method, notify: Notify) -> dict[str, Any]:
     """Return the values of a report: ranks of the split, patterns in vectors and triples, the map of entities."""
     graph = run.graph
     result: dict[str, Any] = {
         "title": f"{run.model.name} on {graph.name}",
         "subtitle": f"{run.recipe.model.dim:,} features, seed {run.recipe.train.seed}",
+        "unfinished": _unfinished(run),
         "footer": f"Made by pairre {__version__} on {datetime.date.today().isoformat()}. {run.model.formula}",
         "categories": CATEGORIES,
         "curves": _curves(run.history),
@@ -56,16 +59,19 @@ def collect(run: Run, split: Split, method: Method, say: Say) -> dict[str, Any]:
         "breakdown_metrics": list(BREAKDOWN_METRICS),
     }
     if len(graph.split(split)):
-        advance = _counted(say, f"ranking the {split} split", 2 * len(graph.split(split)) * graph.num_entities)
-        evaluation, ranked = _evaluated(run, split, advance)
+        advance = _counted(notify, f"ranking the {split} split", 2 * len(graph.split(split)) * graph.num_entities)
+        ranks = rank_both_sides(run.model, graph.split(split), graph.known, advance, graph.fixed_candidates(split))
+        evaluation, ranked = _evaluated(graph, split, ranks)
         result |= {"evaluation": evaluation, "metrics_note": _metrics_note(evaluation)}
     else:
         result["no_evaluation"] = f"The {split} split is empty, so nothing was ranked."
-        ranked = {}
-    triples = patterns_in_triples(graph, progress=_counted(say, "mining rules from the training triples", 1))
+        ranks, ranked = {}, {}
+    notify("answering a sample of queries", 0)
+    result |= answers_and_reliability(run, split, ranks)
+    triples = patterns_in_triples(graph, progress=_counted(notify, "mining rules from the training triples", 1))
     vectors = paired_vectors(run.model)
     if vectors is not None:
-        say("searching the relation vectors for patterns", 0)
+        notify("searching the relation vectors for patterns", 0)
         result |= _from_vectors(vectors, graph, triples)
     else:
         result |= {
@@ -73,7 +79,7 @@ def collect(run: Run, split: Split, method: Method, say: Say) -> dict[str, Any]:
             "patterns_note": f"{run.model.name} has no paired relation vectors, so patterns are read off the training "
             f"triples alone. {_mined()}",
         }
-    say("laying out the map of entities", 0)
+    notify("laying out the map of entities", 0)
     result["map"] = entity_map(graph, run.model, method)
     shown, num_entities = len(result["map"]["x"]), result["map"].pop("num_entities")
     which = "all entities" if shown == num_entities else f"the {shown:,} most frequent of {num_entities:,} entities"
@@ -82,15 +88,15 @@ def collect(run: Run, split: Split, method: Method, say: Say) -> dict[str, Any]:
     return {**result, "facts": _facts(run, result.get("evaluation"))}
 
 
-def _counted(say: Say, what: str, total: float) -> Callable[[float], None]:
+def _counted(notify: Notify, what: str, total: float) -> Callable[[float], None]:
     """Return a function that adds an amount of finished work and reports the fraction of `total` that is done."""
     done = 0.0
-    say(what, 0)
+    notify(what, 0)
 
     def advance(amount: float) -> None:
         nonlocal done
         done += amount
-        say(what, min(1.0, done / total))
+        notify(what, min(1.0, done / total))
 
     return advance
 
@@ -107,7 +113,7 @@ def _facts(run: Run, evaluation: dict[str, Any] | None) -> list[list[str]]:
         ["loss", recipe.loss.name, f"γ {recipe.loss.margin:g}, α {recipe.loss.temperature:g}"],
         ["batch", f"{recipe.train.batch:,}", f"{recipe.sampling.negatives or 'all'} negatives"],
         ["optimiser", recipe.train.optimizer, f"rate {recipe.train.lr:g}, {recipe.train.schedule}"],
-        ["steps", f"{steps:,}" if steps else "not logged", f"of {recipe.train.steps:,}"],
+        ["steps", f"{steps:,}" if steps else "not logged", f"of {recipe.train.steps:,}{_stopped(run)}"],
     ]
     if valid:
         facts.append(["best valid MRR", f"{max(valid):.4f}", "while training"])
@@ -119,6 +125,19 @@ def _facts(run: Run, evaluation: dict[str, Any] | None) -> list[list[str]]:
     return facts
 
 
+def _unfinished(run: Run) -> str:
+    """Return a sentence for the top of the page if training was stopped before its end, else nothing."""
+    found = run.unfinished
+    return (found and f"Trained {found.step:,} of {found.num_steps:,} steps only: what follows is not final.") or ""
+
+
+def _stopped(run: Run) -> str:
+    """Return why training ended before its last step, empty if it did not."""
+    if run.unfinished:
+        return ", not trained to its end"
+    return ", stopped early" if run.history and run.history[-1].get("stopped_early") else ""
+
+
 def _curves(history: list[dict[str, Any]]) -> dict[str, list[list[float]]]:
     loss = [[entry["step"], entry["loss"]] for entry in history if "loss" in entry]
     valid = [[entry["step"], entry["valid"]["mrr"]] for entry in history if "valid" in entry]
@@ -126,16 +145,16 @@ def _curves(history: list[dict[str, Any]]) -> dict[str, list[list[float]]]:
 
 
 def _evaluated(
-    run: Run, split: Split, advance: Callable[[float], None]
+    graph: Graph, split: Split, ranks: Mapping[Side, Ranks]
 ) -> tuple[dict[str, Any], dict[str, list[float | None]]]:
     """Return the metrics of a split, also by category, and columns of the table of relations, from one ranking."""
-    graph, triples = run.graph, run.graph.split(split)
-    ranks = rank_both_sides(run.model, triples, graph.known, advance, graph.fixed_candidates(split))
+    triples = graph.split(split)
     evaluation = {
         "split": split,
         "num_triples": len(triples),
         **summarise(ranks),
         "interval_95": bootstrap(ranks),
+        "leakage": graph.leakage[split] if split != "train" else {},
         "by_category": summarise_groups(ranks, triples_by_category(graph, triples)),
     }
     by_relation = summarise_groups(ranks, triples_by_relation(graph, triples))
@@ -147,17 +166,18 @@ def _evaluated(
 
 
 def _metrics_note(evaluation: dict[str, Any]) -> str:
+    leaks = describe_leakage(evaluation["leakage"], evaluation["split"]) or evaluation["leakage"].get("skipped", "")
     return (
         f"The {evaluation['num_triples']:,} triples of the {evaluation['split']} split, each ranked among all heads "
         "and all tails, other known triples left out; ties count as the mean of the best and the worst rank. The 95% "
-        "interval is a bootstrap over triples (1,000 resamples)."
+        "interval is a bootstrap over triples (1,000 resamples)." + (f" {leaks}." if leaks else "")
     )
 
 
 def _relations(graph: Graph, vectors: Vectors | None) -> dict[str, list[Any]]:
     """Return the columns of the table of relations."""
     columns: dict[str, list[Any]] = {
-        "name": graph.relations.name_list(range(graph.num_relations)),
+        "name": [graph.show_relation(i) for i in range(graph.num_relations)],
         "category": relation_categories(graph),
         "train": relation_means(graph)[0].tolist(),
     }
@@ -186,12 +206,12 @@ def _from_vectors(vectors: Vectors, graph: Graph, triples: set[Pattern]) -> dict
         "vectors": packed,
         "patterns": _rows(found, triples, vectors),
         "comparison": {kind: c.as_dict() for kind, c in compared.items()},
-        "patterns_note": "Agreement is the share of the two sides of a pattern's equation that cancels: 1 where it "
+        "patterns_note": "Agreement is the fraction of the two sides of a pattern's equation that cancels: 1 where it "
         f"holds, about 0.2 by chance (0.36 for a symmetry). From here up (✓) the vectors show it: {thresholds}. "
         f"{_mined()} At most {MOST_PATTERNS:,} of each kind are listed."
         + (f" Histograms are there for all but {left_out:,} less frequent relations." if left_out else ""),
-        "comparison_note": "Precision: of the patterns that the vectors show, the share that the triples show too. "
-        "Recall: of those that the triples show, the share that the vectors do.",
+        "comparison_note": "Precision: of the patterns that the vectors show, the fraction that the triples show too. "
+        "Recall: of those that the triples show, the fraction that the vectors do.",
     }
 
 

@@ -13,12 +13,14 @@ from pairre.support.errors import MissingExtraError
 
 Method = Literal["pca", "tsne"]
 MOST_POINTS = 3000
-MOST_TYPES = 8
+MOST_TYPES = 8  # and tails of a relation that have a colour of their own
+MOST_LABELS = 400  # entities that may be named on the map, as far as there is room
+MIN_COLOURED = 0.5  # of the heads of a relation, or they are not coloured by their tail
 _TYPE_NAMES = {"type", "is_a", "isa", "instance_of", "instanceof", "instance of", "has_type", "p31"}
 
 
 def check_method(method: Method) -> None:
-    """Say early what is missing."""
+    """Notify early what is missing."""
     if method == "tsne":
         try:
             import sklearn.manifold  # noqa: F401
@@ -27,7 +29,7 @@ def check_method(method: Method) -> None:
 
 
 def entity_map(graph: Graph, model: Model, method: Method = "pca") -> dict[str, Any]:
-    """Plain values: coordinates and names of the most frequent entities, their types, their places in relations."""
+    """Return coordinates and names of the most frequent entities, types and sides of relations, as plain values."""
     ends = graph.train[:, [0, 2]].long()
     degree = torch.bincount(ends.flatten(), minlength=graph.num_entities)
     shown = degree.argsort(descending=True, stable=True)[:MOST_POINTS].sort().values
@@ -37,7 +39,8 @@ def entity_map(graph: Graph, model: Model, method: Method = "pca") -> dict[str, 
     result: dict[str, Any] = {
         "x": [round(v, 4) for v in x],
         "y": [round(v, 4) for v in y],
-        "name": graph.entities.name_list(shown.tolist()),
+        "name": [graph.show_entity(i) for i in shown.tolist()],
+        "labelled": degree[shown].argsort(descending=True, stable=True)[:MOST_LABELS].tolist(),
         "num_entities": graph.num_entities,
         "method": {"pca": "principal components", "tsne": "t-SNE"}[method],
     }
@@ -47,20 +50,18 @@ def entity_map(graph: Graph, model: Model, method: Method = "pca") -> dict[str, 
         pairs = torch.unique(pairs, dim=0)
         sizes = torch.bincount(pairs[:, 0], minlength=graph.num_relations).tolist()
         result[key] = [part.tolist() for part in torch.split(pairs[:, 1], sizes)]
+    result["tail_values"] = _tail_values(graph, place, result["heads"])
     return {**result, **_types(graph, shown)}
 
 
 def _rows(model: Model, ids: Tensor) -> Tensor:
     """Return entity vectors as the score uses them, or as stored where that depends on the relation."""
     with torch.no_grad():
-        rows = model.entity_rows(ids.to(model.entity.device))
-        return (
-            (rows if model.projects_entities else model.prepare_entities(rows, "head", None)).float().cpu().nan_to_num()
-        )
+        return model.as_vectors(model.entity_rows(ids.to(model.device))).float().cpu().nan_to_num()
 
 
 def _flat(rows: Tensor, method: Method) -> Tensor:
-    """Rows in two dimensions, [N, 2]."""
+    """Return rows in two dimensions, [N, 2]."""
     if method == "tsne":
         from sklearn.manifold import TSNE
 
@@ -73,8 +74,37 @@ def _flat(rows: Tensor, method: Method) -> Tensor:
     return torch.nn.functional.pad(flat, (0, 2 - flat.shape[1]))
 
 
+def _tail_values(graph: Graph, place: Tensor, heads: list[list[int]]) -> list[dict[str, Any] | None]:
+    """Return for each relation its most frequent tails and which of them each head on the map has (the first of them).
+
+    None for a relation most of whose heads have other tails, so that colours would say little.
+    """
+    triples = graph.train[graph.train[:, 1].argsort(stable=True)].long()
+    sizes = torch.bincount(triples[:, 1], minlength=graph.num_relations).tolist()
+    values: list[dict[str, Any] | None] = []
+    for own, points in zip(torch.split(triples, sizes), heads, strict=True):
+        tails, counts = torch.unique(own[:, 2], return_counts=True)
+        top = tails[counts.argsort(descending=True, stable=True)[:MOST_TYPES]].tolist()
+        number = {tail: i for i, tail in enumerate(top)}
+        ends = zip(place[own[:, 0]].tolist(), own[:, 2].tolist(), strict=True)
+        first: dict[int, int] = {}
+        for point, tail in sorted(ends, key=lambda end: -number.get(end[1], MOST_TYPES)):
+            if tail in number:
+                first[point] = number[tail]  # the most frequent one comes last, and stays
+        found = [first.get(point) for point in points]
+        enough = len(top) > 1 and sum(f is not None for f in found) >= max(1, MIN_COLOURED * len(points))
+        values.append({"names": [graph.show_entity(tail) for tail in top], "of": found} if enough else None)
+    return values
+
+
 def _types(graph: Graph, shown: Tensor) -> dict[str, Any]:
-    """The most frequent types and which of them each entity has, if a relation's name says that it gives types."""
+    """Return the most frequent types and that of each entity: as known, or by a relation that is named so."""
+    if known := graph.entity_types:
+        counts = torch.bincount(known.types, minlength=len(known.names))
+        top = counts.argsort(descending=True, stable=True)[:MOST_TYPES].tolist()
+        number = {value: i for i, value in enumerate(top)}
+        types = [min((number[t] for t in known.of(e) if t in number), default=None) for e in shown.tolist()]
+        return {"types": [graph.type_names.show(t) for t in top], "type": types}
     for relation in range(graph.num_relations):
         name = graph.relations[relation]
         if name.replace("#", "/").replace(":", "/").rstrip("/").split("/")[-1].lower() in _TYPE_NAMES:
@@ -84,5 +114,5 @@ def _types(graph: Graph, shown: Tensor) -> dict[str, Any]:
             number = {value: i for i, value in enumerate(top)}
             of = {h: number[t] for h, t in triples[:, [0, 2]].flip(0).tolist() if t in number}
             if of:
-                return {"types": graph.entities.name_list(top), "type": [of.get(e) for e in shown.tolist()]}
+                return {"types": [graph.show_entity(e) for e in top], "type": [of.get(e) for e in shown.tolist()]}
     return {}

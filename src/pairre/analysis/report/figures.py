@@ -13,12 +13,13 @@ from pairre.analysis.patterns import FORMULAS, KINDS, Kind, Vectors, products
 from pairre.evaluation.metrics import METRICS
 from pairre.support.errors import MissingExtraError
 from pairre.support.files import disk_error, written_whole
+from pairre.support.text import visible
 
 _COLOUR, _GREY = "#2f5fd0", "#9aa4b0"
 
 
 def check_matplotlib() -> None:
-    """Say early what is missing."""
+    """Notify early what is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -102,11 +103,11 @@ def _categories(groups: dict[str, Any]) -> Any:
 
 
 def _pattern(kind: Kind, ids: tuple[int, ...], names: Mapping[int, str], vectors: Vectors) -> Any:
-    """A histogram of each relation's two vectors and of the residual, which peaks at 0 where the pattern holds."""
+    """Draw a histogram of each relation's two vectors and of the residual, which peaks at 0 where the pattern holds."""
     figure, axes = _canvas(len(ids) + 1, 3, 2.6)
     for axis, relation in zip(axes, ids, strict=False):
         axis.hist([part[relation] for part in vectors], 40, histtype="stepfilled", alpha=0.6, color=[_COLOUR, _GREY])
-        axis.set_title(names[relation][:40], fontsize=8)
+        axis.set_title(_label(names[relation]), fontsize=8)
     x, y = (side[0] for side in products(vectors, kind, np.array([ids])))
     span = float(np.quantile(np.abs(x) + np.abs(y), 0.98)) or 1.0
     axes[-1].hist(np.clip(x - y, -span, span), 61, range=(-span, span), color=_COLOUR)
@@ -120,8 +121,13 @@ def _map(points: dict[str, Any]) -> Any:
     types = np.array([-1 if t is None else t for t in points.get("type", [None] * len(x))])
     axis.scatter(x[types < 0], y[types < 0], 4, color=_COLOUR if "types" not in points else "#dfe3e8", linewidths=0)
     for number, name in enumerate(points.get("types", [])):
-        axis.scatter(x[types == number], y[types == number], 5, label=name[:40], linewidths=0)
+        axis.scatter(x[types == number], y[types == number], 5, label=_label(name), linewidths=0)
     if "types" in points:
         axis.legend(frameon=False, fontsize=7)
     axis.set_axis_off()
     return figure
+
+
+def _label(name: str) -> str:
+    """Return the beginning of a name as a label that matplotlib takes as it is, not as mathematics."""
+    return visible(name[:40]).replace("$", "\\$")

@@ -65,9 +65,31 @@ function summary() {
   document.title = data.title;
   $("title").textContent = data.title;
   $("subtitle").textContent = data.subtitle;
+  $("unfinished").textContent = data.unfinished;
   $("footer").textContent = data.footer;
   $("facts").append(...data.facts.map(([term, value, more]) =>
     make("div", {}, make("dt", { textContent: term }), make("dd", {}, value, more ? make("small", { textContent: more }) : ""))));
+}
+function answers() {
+  const probable = data.answers.some(({ p }) => p !== null);
+  $("answers-table").append(table(
+    [{ text: "head", className: "text" }, { text: "relation", className: "text" }, { text: "new tail", className: "text" }, probable ? "probability" : "score"],
+    data.answers.map(({ head, relation, tail, score, p }) => ({ cells: [left(head), left(relationLink(relation)), left(tail), { node: p === null ? fixed(score) : shareBar(p, data.base_rate) }] }))));
+  $("answers-note").textContent = `The best answers that the graph lacks, for the most frequent relations and a sample of their heads. ${data.answers_note ? `${data.answers_note} The mark in a bar is the base rate.` : "There is no validation split, so scores have no probabilities."}`;
+  if (data.reliability) {
+    $("reliability").append(reliabilityFigure("Share of true answers, by probability", data.reliability.bins),
+      make("p", { className: "note", textContent: data.reliability.note }));
+  } else $("reliability").remove();
+  if (!data.answers.length) $("answers").remove();
+}
+function errors() {
+  if (!data.errors?.length) return $("errors").remove();
+  const query = ({ side, anchor }) => (side === "tail" ? `${anchor} → ?` : `? → ${anchor}`);
+  $("errors-table").append(table(
+    [{ text: "relation", className: "text" }, "MRR", { text: "query", className: "text" }, { text: "true answer", className: "text" }, "rank", { text: "best new answer", className: "text" }],
+    data.errors.map((error) => ({ cells: [left(relationLink(error.relation)), fixed(data.relations.mrr[error.relation]), left(query(error)), left(error.true),
+      short(error.rank), error.instead === null ? "–" : left(error.instead)] }))));
+  $("errors-note").textContent = "The fact of each relation that is ranked worst, and what is answered first instead of it.";
 }
 function training() {
   const figures = [["loss", data.curves.loss], ["validation MRR", data.curves.valid]]
@@ -115,7 +137,8 @@ function categories(groups) {
 let chosenRelation = null;
 const order = { column: "train", descending: true };
 const badges = new Map();
-for (const kind of KINDS) for (const pattern of data.patterns[kind] ?? []) for (const id of new Set(pattern.ids)) {
+const borneOut = (pattern) => pattern.confidence !== null; // by the triples
+for (const kind of KINDS) for (const pattern of (data.patterns[kind] ?? []).filter(borneOut)) for (const id of new Set(pattern.ids)) {
   if (!badges.has(id)) badges.set(id, {});
   const own = (badges.get(id)[kind] ??= { count: 0, vectors: false });
   own.count += 1;
@@ -158,7 +181,7 @@ function patternBadges(id) {
       patterns(kind);
       $("patterns").scrollIntoView();
     } });
-    return tip(badge, `${kind}: ${count}, ${seen ? "shown by the vectors" : "in the triples only"}`);
+    return tip(badge, `${kind}: ${count}, ${seen ? "in the triples and in the vectors" : "in the triples only"}`);
   }));
 }
 
@@ -240,7 +263,11 @@ function colours() {
   const by = $("map-colour").value, accent = getComputedStyle(document.body).getPropertyValue("--accent");
   if (by === "type") return [map.type.map((t) => (t === null ? null : PALETTE[t])), map.types.map((name, t) => [PALETTE[t], name])];
   if (by === "") return [map.x.map(() => accent), []];
-  const both = new Array(map.x.length).fill(null), id = Number(by);
+  const both = new Array(map.x.length).fill(null), id = Number(by), values = map.tail_values[id];
+  if (values) {
+    map.heads[id].forEach((point, i) => { both[point] = values.of[i] === null ? null : PALETTE[values.of[i]]; });
+    return [both, [["transparent", `heads of ${names[id]}, by tail:`], ...values.names.map((name, i) => [PALETTE[i], name])]];
+  }
   for (const point of map.tails[id]) both[point] = PALETTE[1];
   for (const point of map.heads[id]) both[point] = both[point] ? PALETTE[2] : accent;
   return [both, [[accent, `heads of ${names[id]}`], [PALETTE[1], "tails"], [PALETTE[2], "both"]]];
@@ -268,8 +295,11 @@ function drawMap() {
     paint.fill();
   });
   paint.globalAlpha = 1;
-  paint.strokeStyle = paint.fillStyle = getComputedStyle(document.body).color;
+  paint.fillStyle = getComputedStyle(document.body).color;
+  if (!wanted) nameEntities(paint, width, height, colour);
+  paint.strokeStyle = paint.fillStyle;
   paint.font = "12px system-ui, sans-serif";
+  paint.lineWidth = 1;
   if (wanted) map.name.map((name, i) => i).filter((i) => map.name[i].toLowerCase().includes(wanted)).slice(0, 30).forEach((i) => {
     paint.beginPath();
     paint.arc(...view[i], 6, 0, 7);
@@ -277,6 +307,23 @@ function drawMap() {
     paint.fillText(map.name[i], view[i][0] + 8, view[i][1] + 4);
   });
   $("map-legend").replaceChildren(...legend.map(([paintOf, text]) => make("span", {}, make("i", { style: `background:${paintOf}` }), text)));
+}
+function nameEntities(paint, width, height, colour) {
+  // Names of the most frequent entities that are coloured, each where there is room for it.
+  const taken = [], halo = getComputedStyle($("map-canvas").parentNode.parentNode).backgroundColor;
+  paint.font = "11px system-ui, sans-serif";
+  paint.lineWidth = 3;
+  paint.strokeStyle = halo;
+  for (const i of map.labelled) {
+    if (colour[i] === null || taken.length >= 60) continue;
+    const text = map.name[i].length > 28 ? map.name[i].slice(0, 27) + "…" : map.name[i], size = paint.measureText(text).width;
+    const x = view[i][0] + 6 + size < width ? view[i][0] + 6 : view[i][0] - 6 - size, y = view[i][1] + 4;
+    const box = [x - 4, y - 13, x + size + 4, y + 5];
+    if (x < 0 || y < 12 || y > height - 4 || taken.some((t) => box[0] < t[2] && t[0] < box[2] && box[1] < t[3] && t[1] < box[3])) continue;
+    taken.push(box);
+    paint.strokeText(text, x, y);
+    paint.fillText(text, x, y);
+  }
 }
 function hoverMap(event) {
   const box = event.target.getBoundingClientRect();
@@ -293,7 +340,8 @@ function entities() {
   $("map-note").textContent = data.map_note;
   const options = [["", "nothing"], ...(map.types ? [["type", "type"]] : []), ...names.map((name, id) => [id, name])];
   $("map-colour").append(...options.map(([value, text]) => make("option", { value, textContent: text })));
-  $("map-colour").value = map.types ? "type" : String(data.relations.train.indexOf(Math.max(...data.relations.train)));
+  const size = names.map((_, id) => map.heads[id].length + (map.tail_values[id] ? map.x.length : 0)); // tails as colours say most
+  $("map-colour").value = map.types ? "type" : String(size.indexOf(Math.max(...size)));
   $("map-colour").onchange = $("map-text").oninput = drawMap;
   $("map-canvas").addEventListener("pointermove", hoverMap);
   $("map-canvas").addEventListener("pointerleave", hideTip);
@@ -327,8 +375,10 @@ function choose(id) {
 }
 
 summary();
+answers();
 training();
 metrics();
+errors();
 $("relation-category").append(...data.categories.map((c) => make("option", { value: c, textContent: c })));
 $("relation-text").oninput = $("relation-category").onchange = relations;
 relations();

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import html
-import json
 from importlib import resources
 from string import Template
 from typing import Any
 
+from pairre.analysis.web import inlined_script, shared_text
+from pairre.support.text import json_text, visible
+
 
 def page(values: dict[str, Any]) -> str:
-    """The page. Data is JSON without a `<`, so that no name can end its element; the script writes names as text."""
+    """Return the page. Data is JSON without a `<`, so that no name ends its element; names are written as text."""
     folder = resources.files("pairre.analysis.report")
-    markup, style, *scripts = (
-        (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "charts.js", "page.js")
+    markup, style, script = (
+        (folder / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")
     )
-    data = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    data = json_text(values, indent=None).replace("<", "\\u003c")
     return Template(markup).substitute(
-        title=html.escape(values["title"]), style=style, script="\n".join(scripts), data=data
+        title=html.escape(visible(values["title"])),
+        style=shared_text("base.css") + style,
+        script=f'"use strict";\n{inlined_script("charts.js")}\n{script}',
+        data=data,
     )

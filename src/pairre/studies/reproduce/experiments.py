@@ -24,7 +24,7 @@ class Trial:
 
     @property
     def key(self) -> str:
-        """The folder of its runs; rows of different tables that are the same runs share it."""
+        """Return the folder of its runs; rows of different tables that are the same runs share it."""
         return "-".join(
             [self.graph, self.recipe.replace("/", "-"), *(s.replace("=", "_") for s in self.settings), self.rules]
         ).strip("-")
@@ -313,5 +313,5 @@ PATTERNS: tuple[tuple[Literal["symmetry", "inverse", "composition"], tuple[str, 
 
 
 def pattern_figures() -> list[str]:
-    """The name of each pattern's figure, without the ending, in the order of `PATTERNS`."""
+    """Return the name of each pattern's figure, without the ending, in the order of `PATTERNS`."""
     return [f"{number}-{kind}" for number, (kind, _, _) in enumerate(PATTERNS, 1)]

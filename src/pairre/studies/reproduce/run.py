@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import platform
 import shutil
@@ -19,17 +18,17 @@ import torch
 
 from pairre.analysis.patterns import agreement, paired_vectors
 from pairre.analysis.report.figures import check_matplotlib, write_pattern
-from pairre.evaluation.evaluate import evaluate
+from pairre.evaluation import evaluate
 from pairre.graph import Graph, load_graph
 from pairre.rules import Rule, read_rules
-from pairre.runs import load_run, merge, versions
+from pairre.runs import RunFolder, load_run, merge, versions
 from pairre.studies.reproduce.experiments import EXPERIMENTS, PATTERNS, Experiment, Figure, Trial, pattern_figures
 from pairre.support.device import pick_device
-from pairre.support.errors import PairREError, suggest
-from pairre.support.files import write_json
-from pairre.training.train import train_seeds
+from pairre.support.errors import PairREError, RunError, suggest
+from pairre.support.files import read_checked_json, write_checked_json
+from pairre.training import TrainingInterruptedError, train_seeds
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 _DONE = "reproduce.json"  # marks a run folder as finished
 _SPORTS = (  # the paper's two rules
     Rule(("concept:coachesteam",), "concept:personbelongstoorganization", "subrelation", 1.0),
@@ -48,12 +47,12 @@ class Row:
     device: str = ""
 
     def mean(self, metric: str) -> Figure:
-        """Mean and standard deviation over seeds."""
+        """Return mean and standard deviation over seeds."""
         values = self.ours[metric]
         return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "label": self.label,
             "seconds": self.seconds,
@@ -79,7 +78,7 @@ class Reproduced:
     files: list[Path] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "name": self.experiment.name,
             "title": self.experiment.title,
@@ -89,7 +88,7 @@ class Reproduced:
 
 
 def machine(device: str = "auto") -> dict[str, Any]:
-    """What tables were made on, by which versions, and when: for files of results."""
+    """Return what tables were made on, by which versions, and when: for files of results."""
     chosen = pick_device(device)
     gpu = {"gpu": _device_name(device)} if chosen.type == "cuda" else {}
     return {
@@ -102,7 +101,7 @@ def machine(device: str = "auto") -> dict[str, Any]:
 
 
 def find(name: str) -> Experiment:
-    """An experiment by name."""
+    """Return an experiment by name."""
     known = {experiment.name: experiment for experiment in EXPERIMENTS}
     if name not in known:
         raise PairREError(f"{name}: no such experiment{suggest(name, known)}; names: {', '.join(known)}")
@@ -117,17 +116,17 @@ def reproduce(
     settings: tuple[str, ...] = (),
     device: str = "auto",
     progress: bool = True,
-    say: Say = lambda _: None,
+    notify: Notify = lambda _: None,
 ) -> Reproduced:
-    """The table of an experiment; its runs are kept in `folder` and used again.
+    """Return the table of an experiment; its runs are kept in `folder` and used again.
 
     `settings` change every recipe (`train.steps=1000` for a quick look) and are part of a run's folder.
     """
     experiment, place = find(name), Path(folder)
-    runs = _Runs(place, settings, device, progress, say)
+    runs = _Runs(place, settings, device, progress, notify)
     number = seeds or experiment.seeds
     if experiment.view == "statistics":
-        return Reproduced(experiment, list(_statistics(experiment, say)))
+        return Reproduced(experiment, list(_statistics(experiment, notify)))
     if experiment.view == "patterns":
         return _patterns(experiment, runs, place / "figures")
     return Reproduced(experiment, [_row(experiment, t, runs.of(t, number), device) for t in experiment.trials])
@@ -147,17 +146,20 @@ def _row(experiment: Experiment, trial: Trial, finished: list[Path], device: str
 
 
 def _metrics(path: Path) -> dict[str, float]:
-    both: dict[str, float] = json.loads((path / "metrics.json").read_text(encoding="utf-8"))["both"]
+    metrics = RunFolder.open(path).metrics()
+    if metrics is None:
+        raise RunError(f"{path / 'metrics.json'}: missing; delete {path / _DONE} to rank the run again")
+    both: dict[str, float] = metrics["both"]
     return both
 
 
 def _categories(path: Path, device: str) -> dict[str, float]:
-    """Hits@10 of each relation category, ranked once and kept beside the run."""
+    """Return Hits@10 of each relation category, ranked once and kept beside the run."""
     file = path / "categories.json"
     if not file.exists():
         run = load_run(path, device)
-        write_json(file, evaluate(run, "test", "category")["by_category"])
-    groups = json.loads(file.read_text(encoding="utf-8"))
+        write_checked_json(file, evaluate(run, "test", "category")["by_category"])
+    groups = read_checked_json(file, required=False)
     return {name: group["both"]["hits_at_10"] for name, group in groups.items()}
 
 
@@ -169,10 +171,10 @@ class _Runs:
     settings: tuple[str, ...]
     device: str
     progress: bool
-    say: Say
+    notify: Notify
 
     def of(self, trial: Trial, seeds: int) -> list[Path]:
-        """A run folder for each of the first seeds, trained to its end, or merged of so many."""
+        """Return a run folder for each of the first seeds, trained to its end, or merged of so many."""
         if trial.members == 1:
             return self._trained(trial, range(seeds))
         return [self._merged(trial, range(n * trial.members, (n + 1) * trial.members)) for n in range(seeds)]
@@ -189,41 +191,55 @@ class _Runs:
             graph = load_graph(trial.graph)
             rules = _rules(trial, graph) if trial.rules else None
             mode = [f"rules.mode={trial.rules}"] if trial.rules else []
-            self.say(f"training {trial.label} on {trial.graph}, seeds {', '.join(map(str, missing))}")
+            self.notify(f"training {trial.label} on {trial.graph}, seeds {', '.join(map(str, missing))}")
+            earlier = [_seconds_spent(paths[seed]) for seed in missing]
             started = time.perf_counter()
-            train_seeds(
-                *(graph, trial.recipe),
-                seeds=missing,
-                overrides=[*trial.settings, *self.settings, *mode],
-                rules=rules,
-                out=place,
-                resume=True,
-                device=self.device,
-                progress=self.progress,
-            )
-            seconds = (time.perf_counter() - started) / len(missing)
+            try:
+                train_seeds(
+                    *(graph, trial.recipe),
+                    seeds=missing,
+                    overrides=[*trial.settings, *self.settings, *mode],
+                    rules=rules,
+                    out=place,
+                    resume=True,
+                    device=self.device,
+                    progress=self.progress,
+                )
+            except TrainingInterruptedError as stop:
+                raise stop.with_advice("the same command continues") from None
+            at_once = pick_device(self.device).type == "cuda"
+            spent = time.perf_counter() - started + (max(earlier) if at_once else sum(earlier))
+            note = {"seconds": spent / len(missing), "device": _device_name(self.device)}
             for seed in missing:
-                write_json(paths[seed] / _DONE, {"seconds": seconds, "device": _device_name(self.device)})
+                write_checked_json(paths[seed] / _DONE, note)
         return list(paths.values())
 
     def _merged(self, trial: Trial, seeds: range) -> Path:
-        """Several runs as one, and how long all of them took."""
+        """Return several runs as one, and how long all of them took."""
         path = self._folder(trial) / f"merged-{seeds[0]}-{seeds[-1]}"
         if not (path / _DONE).exists():
             members = self._trained(trial, seeds)
             run = merge([load_run(member, self.device) for member in members])
             shutil.rmtree(path, ignore_errors=True)  # one that was cut off
             run.save(path)
-            write_json(path / "metrics.json", evaluate(run))
+            RunFolder.open(path).save_metrics(evaluate(run))
             seconds = sum(_note(member)["seconds"] for member in members)
-            write_json(path / _DONE, {"seconds": seconds, "device": _note(members[0])["device"]})
+            write_checked_json(path / _DONE, {"seconds": seconds, "device": _note(members[0])["device"]})
         return path
 
 
 def _note(path: Path) -> dict[str, Any]:
-    """What was noted when a run was finished."""
-    note: dict[str, Any] = json.loads((path / _DONE).read_text(encoding="utf-8"))
+    """Return what was noted when a run was finished."""
+    note = read_checked_json(path / _DONE, required=False)
+    if not {"seconds", "device"} <= note.keys():
+        raise RunError(f"{path / _DONE}: damaged: seconds or device is missing; delete it to rank the run again")
     return note
+
+
+def _seconds_spent(path: Path) -> float:
+    """Return the seconds that an interrupted training of a run had taken up to its last checkpoint."""
+    file = path / "checkpoint.safetensors"
+    return RunFolder.open(path).load_checkpoint()[1].seconds if file.exists() else 0.0
 
 
 def _device_name(device: str) -> str:
@@ -232,7 +248,7 @@ def _device_name(device: str) -> str:
 
 
 def _rules(trial: Trial, graph: Graph) -> list[Rule]:
-    """The rules of a graph: a `rules.tsv` beside its splits, or for Sports those that the paper prints."""
+    """Return the rules of a graph: a `rules.tsv` beside its splits, or for Sports those that the paper prints."""
     data = os.environ.get("PAIRRE_DATA")
     if data and (file := Path(data) / trial.graph / "rules.tsv").is_file():
         return read_rules(file)
@@ -244,12 +260,12 @@ def _rules(trial: Trial, graph: Graph) -> list[Rule]:
     )
 
 
-def _statistics(experiment: Experiment, say: Say) -> Iterator[Row]:
+def _statistics(experiment: Experiment, notify: Notify) -> Iterator[Row]:
     for trial in experiment.trials:
         try:
             graph = load_graph(trial.graph)
         except PairREError as error:
-            say(f"{trial.graph} is left out: {error}")
+            notify(f"{trial.graph} is left out: {error}")
             continue
         sizes = {"relations": graph.num_relations, "entities": graph.num_entities}
         sizes |= {"train": len(graph.train), "valid": len(graph.valid), "test": len(graph.test)}
@@ -258,7 +274,7 @@ def _statistics(experiment: Experiment, say: Say) -> Iterator[Row]:
 
 
 def _patterns(experiment: Experiment, runs: _Runs, folder: Path) -> Reproduced:
-    """How nearly each pattern of the paper's figure holds in the vectors of a run, and the histograms themselves."""
+    """Return how nearly each pattern of the paper's figure holds in the vectors of a run, and the histograms."""
     check_matplotlib()
     trial = experiment.trials[0]
     run = load_run(runs.of(trial, 1)[0], runs.device)

@@ -1,0 +1,74 @@
+"""The command line starts without torch, knows its commands without importing them, and completes them in a shell."""
+
+import gc
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pairre.cli.app import load_command, summaries
+from pairre.models import PairRE
+from pairre.runs import Run
+
+HEAVY = ("torch", "numba", "pyarrow")
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "pairre", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "graphs"])
+def test_what_needs_no_tensors_loads_no_torch(arguments):
+    done = run(*arguments.split())
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 0
+    assert "typer" in imported
+    assert not imported & set(HEAVY)
+
+
+def test_a_query_loads_nothing_of_training(tmp_path, graph, quick):
+    model = PairRE(graph.num_entities, graph.num_relations, quick.model.dim)
+    model.initialise(0.5, 0)
+    folder = Run(graph, quick, model).save(tmp_path / "run")
+    done = run("predict", str(folder), "--head", "e0", "--relation", "next", "--device", "cpu")
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 0
+    assert "pairre.inference.predict" in imported
+    assert not {name for name in imported if name.startswith(("pairre.training", "pairre.analysis", "pairre.studies"))}
+
+
+def test_collections_are_rare_during_a_command_only(call, monkeypatch):
+    before, seen = gc.get_threshold(), []
+    monkeypatch.setattr("pairre.cli.app.run", lambda _: (seen.append(gc.get_threshold()[0]), ("", 0))[1])
+    assert call("graphs")[0] == 0
+    assert seen[0] > before[0]
+    assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize("name", sorted(summaries()))
+def test_the_help_of_a_command_loads_no_torch(name):
+    done = run(name, "--help")
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert done.returncode == 0
+    assert "torch" not in imported
+
+
+def test_the_list_of_commands_is_what_the_modules_say():
+    for name, summary in summaries().items():
+        assert summary.split("\n")[0] == (load_command(name).help or "").split("\n")[0], name
+
+
+def test_a_shell_completes_commands_and_options():
+    script = "from pairre.cli import main; main()"
+    for words, position, wanted in (("pairre tr", 1, "train"), ("pairre train --rec", 2, "--recipe")):
+        environment = {"_PAIRRE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(position)}
+        done = subprocess.run(
+            [sys.executable, "-c", script], env={**os.environ, **environment}, capture_output=True, text=True
+        )
+        assert wanted in done.stdout.split()
