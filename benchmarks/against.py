@@ -4,9 +4,10 @@
     PAIRRE_DATA=… python benchmarks/against.py ../before [--device cuda] [--rounds 5] [--keep | --json FILE]
 
 Both checkouts take turns in fresh processes: the same FB15k-237, recipe and seed. Kept are all rounds, the ratios of
-medians and of the fastest rounds (the latter is steadier on a machine that others use, too), and a digest of the
-weights after training, which shows whether both computed the same bits. On the CPU a step has 200 features, batch 1024
-and 256 shared negatives; on a GPU the settings are those of the published recipe.
+medians and of the fastest rounds, of wall time and of the processor time of all threads (the fastest rounds and
+processor time are steadier on a machine that others use, too), and a digest of the weights after training, which
+shows whether both computed the same bits. On the CPU a step has 200 features, batch 1024 and 256 shared negatives; on
+a GPU the settings are those of the published recipe.
 """
 
 from __future__ import annotations
@@ -46,17 +47,19 @@ def worker(job: dict[str, Any]) -> None:
     on_gpu = job["device"] == "cuda"
     device = torch.device("cuda:0" if on_gpu else "cpu")
 
-    def seconds(call: Callable[[], object], repeats: int) -> float:
+    def seconds(call: Callable[[], object], repeats: int) -> tuple[float, float]:
+        """Return the least wall time and the least processor time of some calls."""
         times = []
         for _ in range(repeats):
             if on_gpu:
                 torch.cuda.synchronize()
-            start = time.perf_counter()
+            start = time.perf_counter(), time.process_time()
             call()
             if on_gpu:
                 torch.cuda.synchronize()
-            times.append(time.perf_counter() - start)
-        return min(times)
+            times.append((time.perf_counter() - start[0], time.process_time() - start[1]))
+        wall, processor = zip(*times, strict=True)
+        return min(wall), min(processor)
 
     graph = pairre.load_graph("fb15k-237")
     recipe = pairre.load_recipe("fb15k-237")
@@ -65,7 +68,7 @@ def worker(job: dict[str, Any]) -> None:
     flush = getattr(trainer, "flush", None) or trainer.settle
     num_steps = 20 if job["quick"] else 1000 if on_gpu else 60
     advance(80 if on_gpu else 4)  # compiles, and on a GPU captures
-    step = seconds(lambda: advance(num_steps), 3) / num_steps
+    step = [1e3 * least / num_steps for least in seconds(lambda: advance(num_steps), 3)]
     flush()
     test = graph.test if on_gpu and not job["quick"] else graph.test[: 200 if job["quick"] else 2000]
     rank_both_sides(trainer.model, test[:100], graph.known)
@@ -73,7 +76,13 @@ def worker(job: dict[str, Any]) -> None:
     digest = hashlib.sha256()
     for name, value in sorted(trainer.model.state_dict().items()):
         digest.update(name.encode() + value.cpu().numpy().tobytes())
-    machine.answer({"step_ms": 1e3 * step, "evaluation_s": evaluation, "weights": digest.hexdigest()[:16]})
+    measured = {
+        "step_ms": step[0],
+        "step_cpu_ms": step[1],
+        "evaluation_s": evaluation[0],
+        "evaluation_cpu_s": evaluation[1],
+    }
+    machine.answer(measured | {"weights": digest.hexdigest()[:16]})
 
 
 def commit_of(checkout: Path) -> str:
@@ -106,7 +115,7 @@ def main() -> None:
             print(f"round {number + 1}, {name}: {rounds[name][-1]}", flush=True)
     ratios = {
         f"{how.__name__} {key}": how(one[key] for one in rounds["after"]) / how(one[key] for one in rounds["before"])
-        for key in ("step_ms", "evaluation_s")
+        for key in ("step_ms", "step_cpu_ms", "evaluation_s", "evaluation_cpu_s")
         for how in (statistics.median, min)
     }
     same = len({one["weights"] for runs in rounds.values() for one in runs}) == 1

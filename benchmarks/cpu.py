@@ -149,7 +149,7 @@ def train_pykeen(job: Contender, graph: Graph, quick: bool) -> dict[str, float]:
             self.times: list[tuple[float, float]] = []
 
         def pre_batch(self, **_: Any) -> None:
-            """Called when a batch with its negatives is there."""
+            """Count a batch as soon as it is there with its negatives."""
             self.times.append((time.perf_counter(), time.process_time()))
             if len(self.times) > warm + steps:
                 raise Enough
@@ -229,7 +229,7 @@ def rank_pykeen(job: Contender, graph: Graph, quick: bool) -> dict[str, Any]:
 
 
 def pykeen_ranks(model: Any, graph: Graph, triples: torch.Tensor, batch: int, slices: int | None) -> Any:
-    """Filtered ranks of both sides, by PyKEEN."""
+    """Return filtered ranks of both sides, by PyKEEN."""
     from pykeen.evaluation import RankBasedEvaluator
 
     evaluator = RankBasedEvaluator(filtered=True, metrics=["mr", "mrr"], add_defaults=False)
@@ -240,7 +240,7 @@ def pykeen_ranks(model: Any, graph: Graph, triples: torch.Tensor, batch: int, sl
 
 def rank_pairre(_: Contender, graph: Graph, quick: bool) -> dict[str, float]:
     """rank_both_sides over the whole test split, the index of known triples built within the time."""
-    from pairre.evaluation.evaluate import rank_both_sides
+    from pairre.evaluation import rank_both_sides
 
     model = pairre_trainer(graph).model
     rank_both_sides(model, graph.test[:64], graph.known_train)  # another index, so that the real one is not there yet
@@ -252,7 +252,7 @@ def check_agreement(graph: Graph) -> dict[str, float]:
     """Both systems with the same parameters: how far scores and filtered metrics are apart."""
     import torch
 
-    from pairre.evaluation.evaluate import rank_both_sides, summarise
+    from pairre.evaluation import rank_both_sides, summarise
 
     _, peer = pykeen_model(graph)
     model = pairre_trainer(graph).model
@@ -313,7 +313,7 @@ def measure(rounds: int, quick: bool) -> dict[Contender, list[dict[str, Any]]]:
 
 
 def summary(results: dict[Contender, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """A line for each contender: medians over the rounds, pairs scored, ratios to the faster PyKEEN of each kind."""
+    """Return a line for each contender: medians over the rounds, pairs scored, ratios to the faster PyKEEN."""
     rates = {c: statistics.median(r["rate"] for r in rounds) for c, rounds in results.items()}
     lines = []
     for contender, rounds in results.items():
@@ -342,7 +342,7 @@ def _is_peer(contender: Contender, task: str, variant: str) -> bool:
 
 
 def bars(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was asked for, of ours as it trains by default: shared negatives, Adam on all rows."""
+    """Return what is expected, of ours as it trains by default: shared negatives, Adam on all rows."""
     chosen = {"train": Contender("pairre", "train", "shared").label, "rank": Contender("pairre", "rank", "").label}
     met = []
     for (task, variant), bar in BARS.items():
@@ -352,7 +352,7 @@ def bars(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def show(lines: list[dict[str, Any]], met: list[dict[str, Any]]) -> None:
-    """The table and the bars."""
+    """Print the table and whether the bars are met."""
     from rich.console import Console
     from rich.table import Table
 

@@ -28,7 +28,7 @@ import torch
 
 import machine
 import pairre
-from pairre.evaluation.evaluate import rank_both_sides, summarise
+from pairre.evaluation import rank_both_sides, summarise
 from pairre.graph import Graph
 from pairre.graph.vocabulary import Vocabulary
 from pairre.settings import Recipe, override
@@ -60,7 +60,7 @@ def step_ms(trainer: Trainer, num: int) -> float:
 
 
 def fb15k_237(quick: bool) -> dict[str, Any]:
-    """A step with the published settings, the evaluation of the test split, peak memory."""
+    """Measure a step with the published settings, the evaluation of the test split, peak memory."""
     graph = pairre.load_graph("fb15k-237")
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -80,7 +80,7 @@ def fb15k_237(quick: bool) -> dict[str, Any]:
 
 
 def published(quick: bool) -> dict[str, Any]:
-    """The command line from launch to the test metrics, in a process of its own; the first has to compile kernels."""
+    """Time the command line from launch to the test metrics, in a new process; the first has to compile kernels."""
     steps = ["--set", "train.steps=2000"] if quick else []
     runs = []
     for seed in range(1 if quick else 3):
@@ -99,7 +99,7 @@ def published(quick: bool) -> dict[str, Any]:
 
 
 def synthetic(num_entities: int, num_relations: int, num_triples: int) -> Graph:
-    """A graph of a given shape; the structure of its triples does not matter for speed."""
+    """Return a graph of a given shape; the structure of its triples does not matter for speed."""
     random = torch.Generator(DEVICE).manual_seed(0)
 
     def ids(below: int) -> torch.Tensor:
@@ -117,7 +117,7 @@ SHAPES = {  # entities, relations, triples
 
 
 def shapes(quick: bool) -> list[dict[str, Any]]:
-    """A step on graphs of other sizes, d 200, batch 512, 128 negatives: it must not depend on the size."""
+    """Measure a step on graphs of other sizes, d 200, batch 512, 128 negatives: it must not depend on the size."""
     rows = []
     for name, (num_entities, num_relations, num_triples) in SHAPES.items():
         if quick and name == "WikiKG90M":
@@ -162,7 +162,7 @@ def seeds(quick: bool) -> dict[str, Any]:
 
 
 def storage(quick: bool) -> list[dict[str, Any]]:
-    """What half precision for the entity table does to the metrics and to a step."""
+    """Measure what half precision for the entity table does to the metrics and to a step."""
     rows = []
     for kind in ("float32", "float16", "bfloat16"):
         changes = [f"model.storage={kind}", "model.dim=400", "train.steps=20000", "train.lr=2e-4"]

@@ -31,7 +31,7 @@ SECONDS, MEMORY_GB, TIMES_PYKEEN = 30.0, 6.0, 5.0
 
 
 def make_file(folder: Path, num_triples: int) -> Path:
-    """A TSV file of random named triples, made if it is not there."""
+    """Return a TSV file of random named triples, made if it is not there."""
     path = folder / f"triples-{num_triples}-seed-{SEED}.tsv"
     if not path.exists():
         print(f"making {path.name} …", flush=True)
@@ -149,7 +149,7 @@ def measure(folder: Path, sizes: tuple[int, int], rounds: int) -> list[dict[str,
 
 
 def bars(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was asked for, and whether it is met."""
+    """Return what is expected, and whether it is met."""
     large, pykeen, pairre = lines
     times = pykeen["seconds"] / pairre["seconds"]
     asked = f"{large['triples']:,} triples"
@@ -171,7 +171,7 @@ def bars(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def show(lines: list[dict[str, Any]], met: list[dict[str, Any]]) -> None:
-    """The table and the bars."""
+    """Print the table and whether the bars are met."""
     from rich.console import Console
     from rich.table import Table
 

@@ -50,7 +50,7 @@ def _versions_of(*packages: str) -> dict[str, str]:
 
 
 def _cpu_model() -> str:
-    """The processor's name with the widest vector unit it has; clouds often hide the rest."""
+    """Return the processor's name with the widest vector unit it has; clouds often hide the rest."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -61,7 +61,7 @@ def _cpu_model() -> str:
 
 
 def peak_memory_gb() -> float:
-    """The most memory this process has held. VmHWM starts at exec; `ru_maxrss` would count the parent's too."""
+    """Return the most memory this process has held. VmHWM starts at exec; `ru_maxrss` would count the parent's too."""
     try:
         found = re.search(r"^VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
@@ -85,12 +85,12 @@ def fresh_process(script: str, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(result: dict[str, Any]) -> None:
-    """What a worker says to the process that started it."""
+    """Print what a worker says to the process that started it."""
     print(_MARK + json.dumps({**result, "peak_memory_gb": round(peak_memory_gb(), 3)}))
 
 
 def options(description: str) -> argparse.ArgumentParser:
-    """The command line that the benchmarks share."""
+    """Return the command line that the benchmarks share."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a smoke run: fewer steps and triples, one round")
     parser.add_argument("--rounds", type=int, default=0, help="interleaved rounds, the median is kept (default 3)")

@@ -27,7 +27,7 @@ import torch
 
 import machine
 import pairre
-from pairre.evaluation.evaluate import Ranks, rank_both_sides, summarise
+from pairre.evaluation import Ranks, rank_both_sides, summarise
 from pairre.graph import Graph
 from pairre.models import Model, model_class, models
 from pairre.rules import KINDS, mine
@@ -53,14 +53,14 @@ _NARROW = ("transr", "transparse-share", "transparse-separate", "se", "rescal", 
 
 
 def candidates(model: type[Model]) -> list[dict[str, Any]]:
-    """What is compared for a model on small graphs, as sections of a recipe."""
+    """Return what is compared for a model on small graphs, as sections of a recipe."""
     dim = 40 if model.name in _NARROW else 100
-    slow = model.projects_entities or model.kind is None  # no kernels: fewer negatives
+    slow = model.projects_entities or model.metric is None  # no kernels: fewer negatives
     found: list[dict[str, Any]] = []
     rates = (3e-2, 1e-1) if model.name == "kg2e" else (3e-3, 1e-2) if model.weight_parts else (1e-2, 3e-2)
     for lr in rates:
         train = {"batch": 512, "steps": 1000, "lr": lr, "schedule": "linear", "validate_every": 100, "patience": 0}
-        if model.kind == "dot":
+        if model.metric == "dot":
             for weight, reciprocal in ((1e-2, False), (3e-2, True), (1e-1, False), (1e-1, True)):
                 found.append(
                     {
@@ -73,7 +73,7 @@ def candidates(model: type[Model]) -> list[dict[str, Any]]:
                 )
         else:
             losses: list[dict[str, Any]] = [{"margin": margin} for margin in (3.0, 6.0, 12.0)]
-            if model.kind is None:
+            if model.metric is None:
                 losses += [{"name": "cross-entropy", "temperature": temperature} for temperature in (1.0, 3.0)]
             tried = [(dim, loss) for loss in losses]
             if model.name == "kg2e":  # it overfits: more features are worse (docs/results/search-kg2e-2026-11-17.json)
@@ -92,7 +92,7 @@ def candidates(model: type[Model]) -> list[dict[str, Any]]:
 
 
 def trained(graph: Graph, values: dict[str, Any], seed: int, quick: bool) -> tuple[Model, float]:
-    """The best weights by validation, and how long that took."""
+    """Return the model with its best weights by validation, and how long that took."""
     train = {**values["train"], "seed": seed, **({"steps": 20, "validate_every": 20} if quick else {})}
     start = time.perf_counter()
     run = pairre.train(graph, from_values({**values, "train": train}, Recipe()), progress=False)
@@ -111,7 +111,7 @@ def spread(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def counting(graph: Graph) -> dict[str, float]:
-    """The baseline: ranks of the test split by how often train has an entity on a side of a relation."""
+    """Return the baseline: ranks of the test split by how often train has an entity on a side of a relation."""
     ranks = {}
     for side, column in (("head", 0), ("tail", 2)):
         counts = torch.zeros(graph.num_relations, graph.num_entities)
@@ -128,7 +128,7 @@ def counting(graph: Graph) -> dict[str, float]:
 
 
 def small(name: str, num_seeds: int, quick: bool) -> dict[str, Any]:
-    """The search of one model's recipe and what it reaches."""
+    """Return the search of one model's recipe and what it reaches."""
     graphs = {graph: pairre.load_graph(graph) for graph in GRAPHS}
     search = []
     for values in candidates(model_class(name)):
@@ -150,7 +150,7 @@ def small(name: str, num_seeds: int, quick: bool) -> dict[str, Any]:
 
 
 def large(name: str, num_seeds: int, quick: bool) -> dict[str, Any]:
-    """What a model's recipe for FB15k-237 reaches."""
+    """Return what a model's recipe for FB15k-237 reaches."""
     graph = pairre.load_graph(LARGE)
     recipe = f"{LARGE}/{name}" if name != "pairre" else LARGE
     rules = mine(graph, ENTAILMENTS) if name == "complex-nne-aer" else None  # of train; none are published

@@ -45,7 +45,7 @@ from pyarrow import csv
 from torch import Tensor
 
 import machine
-from pairre.evaluation.evaluate import Ranks, summarise
+from pairre.evaluation import Ranks, summarise
 from pairre.graph import SPLITS, Graph, KnownTriples, Side, Split
 from pairre.graph.benchmarks import find
 from pairre.graph.index import COLUMN
@@ -150,7 +150,7 @@ def draw(world: World, num: int, random: np.random.Generator) -> np.ndarray:
 
 
 def _members(world: World, community: np.ndarray, limit: np.ndarray | int, drawn: np.ndarray) -> np.ndarray:
-    """A member of each community, by numbers from 0 to 1, among as many of its first as the limit allows."""
+    """Return a member of each community, by numbers from 0 to 1, among as many of its first as the limit allows."""
     place = (np.minimum(world.size[community], limit) * drawn).astype(np.int64)
     members: np.ndarray = world.members[world.start[community] + place]
     return members.astype(np.int64)
@@ -195,7 +195,7 @@ def make_negatives(world: World, splits: dict[Split, Tensor]) -> Arrays:
 
 
 def make(scale: float) -> tuple[World, dict[Split, Tensor], Arrays]:
-    """The graph at a share of the published sizes; relations get fewer by its root."""
+    """Return the graph at a share of the published sizes; relations get fewer by its root."""
     published, random = find(NAME), np.random.default_rng(SEED)
     num_relations = max(4 * len(PATTERNS), round(published.num_relations * scale**0.5))
     world = make_world(round(published.num_entities * scale), num_relations, random)
@@ -302,7 +302,7 @@ def references(world: World, graph: Graph) -> dict[str, dict[str, Any]]:
 
 
 def _by_relation(triples: Tensor, num_relations: int) -> tuple[Tensor, ...]:
-    """The rows of each relation."""
+    """Return the rows of each relation."""
     relation = triples[:, 1].numpy().astype(np.int16)
     order = torch.from_numpy(np.argsort(relation, kind="stable"))
     return torch.split(order, np.bincount(relation, minlength=num_relations).tolist())
@@ -378,7 +378,7 @@ def measure(scale: float, steps: int, device: torch.device, protocol: int) -> di
 
 
 def show(result: dict[str, Any]) -> None:
-    """A small table."""
+    """Print a small table."""
     print(f"\n{result['graph']} by {result['loader']}, {result['train_ms_a_step']:.3f} ms a step with all around it")
     for split in GIVEN:
         for who in ("counting", "model", "oracle"):

@@ -96,7 +96,7 @@ def _unordered(patterns: Iterable[Pattern]) -> list[Pattern]:
 
 
 def pooled(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """Counts of several graphs added up, by level, comparison and pattern."""
+    """Return counts of several graphs added up, by level, comparison and pattern."""
 
     def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
         return Comparison(*(sum(row[c] for row in rows) for c in ("found", "true", "both"))).as_dict()
@@ -112,7 +112,7 @@ def pooled(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def timing() -> dict[str, Any]:
-    """The search on vectors of FB15k's shape."""
+    """Time the search on vectors of FB15k's shape."""
     graph = pairre.load_graph("fb15k")
     random = np.random.default_rng(0)
     vectors = Vectors(*random.standard_normal((2, graph.num_relations, 1500)).astype(np.float32))

@@ -105,7 +105,7 @@ def microseconds(call: Callable[[], object], rep: int) -> float:
 
 
 def ceilings(rep: int) -> dict[str, dict[str, Any]]:
-    """What the chip does a second, by name: lane instructions and bytes."""
+    """Return what the chip does a second, by name: lane instructions and bytes."""
     result: dict[str, dict[str, Any]] = {}
     library = native._compiled
 
@@ -377,7 +377,7 @@ def evaluation(bench: Bench) -> None:
 
 
 def adam_table(num_rows: int, dim: int, missed: int, clock: int) -> AdamState:
-    """A table in the middle of training, whose rows missed up to twice as many steps."""
+    """Return a table in the middle of training, whose rows missed up to twice as many steps."""
     seen = (clock - below(2 * missed + 1, num_rows)).int()
     rates = torch.tensor([[1e-4, 1.0]], device=DEVICE).repeat(2 * clock, 1)
     mean, square = 1e-3 * normal(num_rows, dim), 1e-6 * normal(num_rows, dim).abs()
@@ -426,7 +426,7 @@ def rows(name: str, num: int, num_rows: int, dim: int, missed: int, bench: Bench
 
 
 def batch(bench: Bench) -> None:
-    """The batch of a step: its triples and negatives, and which of these are known."""
+    """Return the batch of a step: its triples and negatives, and which of these are known."""
     triples = torch.stack([below(n, TRIPLES) for n in (ENTITIES, RELATIONS, ENTITIES)], 1).int()
     weight, clock = torch.ones(TRIPLES, device=DEVICE), torch.tensor(500, device=DEVICE)
     plan = BatchPlan(triples, weight, BATCH, NEGATIVES, ENTITIES, key(0, "order"), key(0, "negatives"))
@@ -444,7 +444,7 @@ def batch(bench: Bench) -> None:
 
 
 def loss(bench: Bench) -> None:
-    """The self-adversarial loss, forward and backward."""
+    """Time the self-adversarial loss, forward and backward."""
     shape = (BATCH, NEGATIVES)
     positive, negative, weight = normal(BATCH), normal(*shape), torch.full((BATCH,), 1 / BATCH, device=DEVICE)
     known, one = torch.rand(*shape, device=DEVICE) < 0.01, torch.ones((), device=DEVICE)

@@ -34,7 +34,7 @@ Found = set[tuple[tuple[str, ...], str, str, float, float, int, float]]
 
 
 def mine_pairre(graph: Any, kinds: tuple[str, ...]) -> Found:
-    """The library."""
+    """Measure the library."""
     from pairre.rules import mine
 
     least = {"min_support": SUPPORT, "min_head_coverage": HEAD_COVERAGE, "min_pca_confidence": PCA_CONFIDENCE}
@@ -97,7 +97,7 @@ class Python:
 
 
 def mine_python(graph: Any, kinds: tuple[str, ...]) -> Found:
-    """The peer."""
+    """Measure the peer."""
     return Python(list(graph.names(graph.train))).mine(kinds)
 
 
@@ -148,7 +148,7 @@ def measure(graph: Path, rounds: int) -> list[dict[str, Any]]:
 
 
 def bars(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was asked for, and whether it is met."""
+    """Return what is expected, and whether it is met."""
     met = []
     for ours, python in zip(lines[::2], lines[1::2], strict=True):
         digests = {r["sha256"] for line in (ours, python) for r in line["rounds"]}

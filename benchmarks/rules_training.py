@@ -49,12 +49,12 @@ class Part:
         self.num_seeds = {"sports": 10}.get(name, 3) if not quick else 2
 
     def train(self, recipe: Recipe, settings: list[str], rules: Rules, seeds: Sequence[int]) -> list[Run]:
-        """A run for each seed."""
+        """Return a run for each seed."""
         options = {"overrides": [*settings, *self.always], "rules": rules, "device": self.device, "progress": False}
         return pairre.train_seeds(self.graph, recipe, seeds=seeds, **options)
 
     def choose(self, recipe: Recipe, choices: list[list[str]], rules: Rules = None) -> dict[str, Any]:
-        """Settings by validation MRR."""
+        """Return settings by validation MRR."""
         found = []
         for settings in choices:
             run = self.train(recipe, settings, rules, [0])[0]

@@ -25,7 +25,7 @@ from pairre.graph import Graph
 
 
 def tried(graph: Graph, settings: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Validation MRR over a run, and what is reached when it is merged with other seeds."""
+    """Return validation MRR over a run, and what is reached when it is merged with other seeds."""
     members, start = arguments.members, time.perf_counter()
     runs = pairre.train_seeds(
         graph,

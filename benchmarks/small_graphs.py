@@ -73,7 +73,7 @@ def validation_graphs(graph: Graph) -> list[Graph]:
 
 
 def search(graph: Graph) -> list[dict[str, Any]]:
-    """Validation MRR of every setting."""
+    """Return validation MRR of every setting."""
     log = []
     for setting in SETTINGS:
         values = []
@@ -86,7 +86,7 @@ def search(graph: Graph) -> list[dict[str, Any]]:
 
 
 def final(graph: Graph, setting: dict[str, Any]) -> dict[str, Any]:
-    """The best setting on test, with several seeds."""
+    """Return the best setting on test, with several seeds."""
     results, seconds = [], []
     for seed in SEEDS:
         start = time.perf_counter()

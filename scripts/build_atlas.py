@@ -91,7 +91,7 @@ def tidy(name: str) -> str:
 
 @cache
 def renamed() -> dict[str, str]:
-    """The sources' name -> the one English readers know."""
+    """Return for the sources' name the one English readers know."""
     return dict(pair.split(" = ") for line in RENAMED.strip().splitlines() for pair in line.split("; "))
 
 
@@ -133,12 +133,12 @@ def language_name(code: str) -> str:
 
 
 def territory_name(code: str) -> str:
-    """The English name of a country, region or continent."""
+    """Return the English name of a country, region or continent."""
     return tidy(ENGLISH.territories[code])
 
 
 def script_of(locale: str, country: str) -> str:
-    """The script in which a language is most likely written in a country."""
+    """Return the script in which a language is most likely written in a country."""
     language, _, script = locale.partition("_")
     likely = get_global("likely_subtags")
     return script or likely.get(f"{language}_{country}", likely[language]).split("_")[1]
@@ -170,7 +170,7 @@ def read_cities(countries: Mapping[str, Any]) -> dict[str, list[City]]:
 
 
 def find_capital(name: str, cities: list[City]) -> City | None:
-    """The biggest city of that name, or else with it among its other names."""
+    """Return the biggest city of that name, or else with it among its other names."""
     wanted = fold(name)
     if not wanted:  # GeoNames knows none
         return None
@@ -179,7 +179,7 @@ def find_capital(name: str, cities: list[City]) -> City | None:
 
 
 def choose_cities(capital: City | None, cities: list[City]) -> list[City]:
-    """The capital and the biggest cities that are not suburbs of one chosen before."""
+    """Return the capital and the biggest cities that are not suburbs of one chosen before."""
     chosen = [capital] if capital else []
     for city in cities:
         big = city.population >= MIN_CITY_POPULATION and city.name not in NOT_CITIES
@@ -190,7 +190,7 @@ def choose_cities(capital: City | None, cities: list[City]) -> list[City]:
 
 
 def name_cities(cities: Iterable[City], country_names: Mapping[str, str]) -> dict[City, str]:
-    """The bigger city keeps a shared name; the others say their country, or `(city)` beside a country of that name."""
+    """Name cities: the bigger one keeps a shared name, others say their country, or `(city)` beside such a country."""
     names: dict[City, str] = {}
     taken = {fold(name) for name in country_names.values()}
     taken_by_city: set[str] = set()
@@ -223,7 +223,7 @@ def name_zone(zone: str) -> str | None:
 
 @cache
 def zone_owner(zone: str) -> str:
-    """The country whose own zone this is, or nothing."""
+    """Return the country whose own zone this is, or nothing."""
     territories = get_global("zone_territories")
     return next((territories[name] for name in zone_spellings(zone) if name in territories), "")
 
@@ -236,7 +236,7 @@ def is_spoken(locale: str, country: str, record: Mapping[str, Any]) -> bool:
 
 
 def own_zones(country: str, places: list[City]) -> set[str]:
-    """The time zones of a country's own that some place there keeps; Kosovo has none and keeps Belgrade's."""
+    """Return the time zones of a country's own that some place there keeps; Kosovo has none and keeps Belgrade's."""
     zones = {place.zone for place in places}
     return {zone for zone in zones if zone_owner(zone) == country} or zones
 
@@ -300,7 +300,7 @@ def region_facts(world: World) -> Iterator[Triple]:
 
 
 def whole_and_part(whole: str, part: str) -> Iterator[Triple]:
-    """The fact and its inverse."""
+    """Return the fact and its inverse."""
     yield part, "part_of", whole
     yield whole, "contains", part
 
@@ -326,7 +326,7 @@ def country_facts(world: World) -> Iterator[Triple]:
 
 
 def language_facts(world: World) -> Iterator[Triple]:
-    """What countries speak, which languages are official there, their scripts and families."""
+    """Return what countries speak, which languages are official there, their scripts and families."""
     for code, languages in world.languages.items():
         country = world.country_names[code]
         for locale, record in languages.items():
@@ -384,7 +384,7 @@ def composition_rate(pairs: Pairs, first: str, then: str, result: str) -> tuple[
 
 
 def patterns(pairs: Pairs, relation: str) -> list[str]:
-    """What holds of every pair of a relation, then the compositions that lead to it."""
+    """Return what holds of every pair of a relation, then the compositions that lead to it."""
     own = pairs[relation]
     reverse = {(tail, head) for head, tail in own}
     others = {name: those for name, those in pairs.items() if name != relation}
@@ -409,7 +409,7 @@ def print_summary(triples: list[Triple]) -> None:
 
 
 def encode(triples: Iterable[Triple]) -> bytes:
-    """The file's bytes: tabs between columns, a line feed after each line, UTF-8."""
+    """Return the file's bytes: tabs between columns, a line feed after each line, UTF-8."""
     return "".join("\t".join(triple) + "\n" for triple in triples).encode()
 
 

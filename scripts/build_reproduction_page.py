@@ -117,7 +117,7 @@ class Star:
 
 
 def newest() -> dict[str, Kept]:
-    """The table of each experiment by name; of several that of the latest date, then that of the last name."""
+    """Return the table of each experiment by name; of several that of the latest date, then that of the last name."""
     files = {file.name: json.loads(file.read_text(encoding="utf-8")) for file in RESULTS.glob("reproduce-*.json")}
     tables = dict(_by_benchmarks())
     for name, kept in sorted(files.items(), key=lambda item: (item[1]["machine"]["date"], item[0])):
@@ -154,7 +154,7 @@ def _measured(
     command: str,
     seconds: str,
 ) -> Kept:
-    """The table of an experiment from runs by the label of their row."""
+    """Return the table of an experiment from runs by the label of their row."""
     rows = []
     for trial in experiment.trials:
         if found := runs.get(trial.label):
@@ -166,7 +166,7 @@ def _measured(
 
 
 def page() -> str:
-    """The whole page; ends the script where a difference with a star has no explanation."""
+    """Return the whole page; ends the script where a difference with a star has no explanation."""
     tables = newest()
     unexplained = [star for kept in tables.values() for star in _stars(kept) if star.explanation is None]
     if unexplained:
@@ -193,7 +193,7 @@ def _section(experiment: Experiment, kept: Kept | None) -> str:
 
 
 def _source(kept: Kept) -> str:
-    """The command, and when and by what it was run."""
+    """Return the command, and when and by what it was run."""
     machine, versions = kept.machine, kept.machine["versions"]
     settings = (f"--set {setting}" for setting in kept.settings)
     command = kept.command or " ".join(["pairre reproduce", kept.table["name"], *settings])
@@ -228,7 +228,7 @@ def _left_out(experiment: Experiment, kept: Kept) -> str:
 
 
 def _absent(trials: Iterable[Trial]) -> str:
-    """What is said of graphs that could not be had."""
+    """Return what is said of graphs that could not be had."""
     graphs = dict.fromkeys(_ABSENT[trial.graph] for trial in trials if trial.graph in _ABSENT)
     what = ", ".join(graphs)
     tested = "loader, protocol and recipe are tested on data of the same layout"
@@ -236,7 +236,7 @@ def _absent(trials: Iterable[Trial]) -> str:
 
 
 def _figures(experiment: Experiment) -> str:
-    """The histograms, where they are kept."""
+    """Return the histograms, where they are kept."""
     names = pattern_figures() if experiment.view == "patterns" else []
     return "\n".join(f"![{name}](figures/{name}.png)" for name in names if (FIGURES / f"{name}.png").exists())
 
