@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pairre  # first: it sets how OpenMP threads wait, which torch reads when it loads
 
@@ -143,3 +145,17 @@ def public(request: pytest.FixtureRequest) -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("PAIRRE_DATA does not point at a folder with the public graphs")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")  # while it is open, an event loop runs in this thread, and no test can start another
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, driven by Playwright; tests that use it are skipped where either is missing."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("no Chromium on this machine: pages were not opened in a browser")
+    with playwright.sync_playwright() as driver:
+        sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium refuses root with one
+        found = driver.chromium.launch(executable_path=chromium, args=sandbox)
+        yield found
+        found.close()

@@ -11,12 +11,17 @@ SOURCE = ROOT / "src" / "pairre"
 # A folder may import from itself and from the folders before it.
 FOLDERS = [
     *("support", "graph", "rules", "kernels", "models", "settings", "tables", "runs", "evaluation", "training"),
-    *("inference", "analysis", "studies", "cli"),
+    *("inference", "analysis", "studies", "serve", "cli"),
 ]
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path.parent != SOURCE)
 MAX_LINES, MAX_FUNCTION_LINES = 400, 50
 # Optional packages, which only the function that needs them may import.
-OPTIONAL = {"pyoxigraph", "matplotlib", "tensorboard", "ogb", "optuna", "pykeen", "pandas", "sklearn", "triton"}
+OPTIONAL = {
+    *("pyoxigraph", "matplotlib", "tensorboard", "ogb", "optuna", "pykeen", "pandas", "sklearn", "triton", "duckdb"),
+    *("fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client", "mcp"),
+}
+# Modules that are loaded only where their optional packages are wanted: by a CUDA device, or by the command `serve`.
+WITH_OPTIONAL = ("kernels/cuda/", "serve/http/", "serve/mcp/")
 
 
 def name_of(path: Path) -> str:
@@ -69,9 +74,29 @@ def test_files_and_functions_stay_short():
     assert long == {}
 
 
+def test_only_owners_of_storage_know_that_a_table_is_a_tensor():
+    """Everything else gets rows from `Model.entities`, `relations` and `stored`; see decision 13."""
+    for path in MODULES:
+        if path.relative_to(SOURCE).parts[0] in ("models", "tables", "runs"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in ("entity", "relation"):
+                owner = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
+                assert owner != "model", f"{name_of(path)}:{node.lineno}: {owner}.{node.attr} is a whole table"
+
+
+def test_tests_mirror_the_source():
+    """A test is in the folder of what it tests: of the package, or of the project, such as benchmarks/."""
+    tests = ROOT / "tests"
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")} - {Path()}
+    known = {folder for folder in folders if (SOURCE / folder).is_dir() or (ROOT / folder).is_dir()}
+    assert folders - known == {Path("fuzz")}  # inputs that broke a reader once, of all of them
+    assert {Path(folder) for folder in FOLDERS} <= folders
+
+
 def test_the_core_imports_no_optional_package():
     for path in MODULES:
-        if path.is_relative_to(SOURCE / "kernels" / "cuda"):  # loaded only where there is a CUDA device
+        if path.relative_to(SOURCE).as_posix().startswith(WITH_OPTIONAL):
             continue
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Import):
@@ -90,3 +115,20 @@ def test_the_documented_tree_is_the_tree():
         assert path.exists(), f"docs/architecture.md names {name}, which does not exist"
         named.add(path)
     assert [name_of(path) for path in MODULES if path not in named and path.name != "__init__.py"] == []
+
+
+def test_only_one_module_writes_to_a_terminal():
+    """Names from outside would else be read as markup, or their control characters reach the terminal."""
+    for path in MODULES:
+        if path == SOURCE / "support" / "terminal.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {module.split(".")[0] for module in modules} & {"rich", "click"}, (
+                f"{name_of(path)} imports {modules}; pairre.support.terminal shows text from outside as text"
+            )
+            called = node.func if isinstance(node, ast.Call) else None
+            assert not (isinstance(called, ast.Name) and called.id == "print"), (
+                f"{name_of(path)} prints: use `echo` or `echo_json` of pairre.cli.console"
+            )

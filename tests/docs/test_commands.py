@@ -1,11 +1,18 @@
 """What the documentation shows is run: commands, files and Python code of each page, in order, in an empty folder."""
 
+import itertools
 import re
+import shlex
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
+
+from pairre.graph.benchmarks import find as find_benchmark
+from pairre.studies.reproduce import find
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / "tutorial.md", ROOT / "docs" / "extending.md", *sorted(ROOT.glob("docs/how-to/*.md"))]
@@ -33,6 +40,31 @@ def shortened(command):
     return f"{command} --set train.steps=60" if trains and "train.steps" not in command else command
 
 
+def serves(command):
+    return bool(re.search(r"^pairre (--plugin \S+ )*serve ", command))
+
+
+def check_server(command, folder):
+    """Start a server on a free port, open its page, and tell it to stop."""
+    arguments = [*shlex.split(command)[1:], "--port", "0"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "pairre", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as server:
+        said = []
+        for line in server.stdout:
+            said.append(line)
+            if address := re.search(r"http://\S+", line):
+                with urllib.request.urlopen(address.group()) as page:
+                    assert b"<title>pairre</title>" in page.read()
+                server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0, "".join(said)
+    assert any("http://" in line for line in said), "".join(said)
+
+
 def run(code, folder, text=""):
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, input=text, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -47,10 +79,49 @@ def test_the_page_runs(page, tmp_path):
             (tmp_path / name).write_text(text, encoding="utf-8")
     lines = [line for language, _, text in found if language == "console" for line in text.splitlines()]
     assert all(line.startswith("$ pairre ") for line in lines)
-    run(RUN_COMMANDS, tmp_path, "\n".join(shortened(line.removeprefix("$ ")) for line in lines))
+    commands = [shortened(line.removeprefix("$ ")) for line in lines]
+    for of_server, group in itertools.groupby(commands, serves):
+        if of_server:
+            pytest.importorskip("uvicorn")
+            for command in group:
+                check_server(command, tmp_path)
+        else:
+            run(RUN_COMMANDS, tmp_path, "\n".join(group))
     for language, name, text in found:
         if language == "python" and not name:
             run(text, tmp_path)
+
+
+def readme_commands():
+    """Return the commands of README.md without the remarks beside them."""
+    found = [text for language, _, text in blocks(ROOT / "README.md") if language == "console"]
+    lines = [line for text in found for line in text.splitlines()]
+    return [re.sub(r"\s+# .*", "", line).removeprefix("$ ") for line in lines]
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_run(tmp_path):
+    for _, name, text in blocks(ROOT / "README.md"):
+        if name:
+            (tmp_path / name).write_text(text, encoding="utf-8")
+    commands = [
+        command
+        for command in readme_commands()
+        if not command.startswith(("make ", "pairre reproduce ", "pairre serve "))
+    ]
+    assert len(commands) >= 10
+    run(RUN_COMMANDS, tmp_path, "\n".join(map(shortened, commands)))
+
+
+def test_what_the_readme_reproduces_can_be_downloaded_and_its_chores_exist():
+    chores = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    for word, name in (command.split()[-2:] for command in readme_commands()):
+        if word == "reproduce":
+            graphs = [find_benchmark(trial.graph) for trial in find(name).trials]
+            assert graphs
+            assert all(graph.sources for graph in graphs), "it could not be downloaded"
+        elif word == "make":
+            assert name in chores
 
 
 def test_the_example_of_a_command_works(tmp_path):

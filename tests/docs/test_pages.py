@@ -5,16 +5,17 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-import typer
 
-from pairre.cli.app import build_app
+from pairre.cli.app import summaries
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *ROOT.glob("docs/**/*.md")]
 COMMAND = re.compile(r"^\$ pairre (.+)$", re.M)
+IN_A_SHELL = re.compile(r"^pairre (.+)$", re.M)  # of a block that is not run, such as a server's
 
 
 @pytest.fixture(scope="module")
@@ -49,17 +50,27 @@ def test_notes_belong_to_models(build_docs):
     assert set(read_notes()) <= {model.name for model in models()}
 
 
-def test_every_command_is_shown_in_a_guide():
-    guides = [ROOT / "docs" / "tutorial.md", *ROOT.glob("docs/how-to/*.md")]
-    shown = {line.split()[0] for page in guides for line in COMMAND.findall(page.read_text(encoding="utf-8"))}
-    assert set(typer.main.get_command(build_app()).commands) <= shown
+def test_every_command_is_shown_in_a_guide_or_by_its_own_examples():
+    guides = [ROOT / "docs" / "tutorial.md", ROOT / "docs" / "serve.md", *ROOT.glob("docs/how-to/*.md")]
+    texts = [page.read_text(encoding="utf-8") for page in guides]
+    shown = {line.split()[0] for text in texts for form in (COMMAND, IN_A_SHELL) for line in form.findall(text)}
+    shown |= {name for name, text in summaries().items() if re.search(rf"^Examples?:\s+pairre {name} ", text, re.M)}
+    assert set(summaries()) <= shown
 
 
 def test_commands_in_the_readme_exist():
-    commands = typer.main.get_command(build_app()).commands
     shown = COMMAND.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     assert shown
-    assert {line.split()[0] for line in shown} <= set(commands)
+    assert {line.split()[0] for line in shown} <= set(summaries())
+
+
+def test_the_page_of_a_package_index_stands_alone():
+    page = (ROOT / "PACKAGE.md").read_text(encoding="utf-8")
+    assert not re.search(r"\]\((?!https?:)|<img", page), "relative links and images do not work there"
+    assert {line.split()[0] for line in COMMAND.findall(page)} <= set(summaries())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["readme"] == "PACKAGE.md"
+    assert {f"Programming Language :: Python :: 3.{minor}" for minor in (11, 12, 13)} <= set(project["classifiers"])
 
 
 @pytest.mark.parametrize("page", sorted(PAGES), ids=lambda page: str(page.relative_to(ROOT)))

@@ -36,12 +36,14 @@ class Loaded(HTMLParser):
             self.addresses.append(attributes.get("href") or "")
 
 
+@pytest.mark.slow
 def test_every_page_is_there_and_can_be_searched(site):
     assert (site / "index.html").exists()
     assert (site / "reference" / "commands.html").exists()
     assert "reference/recipe-keys" in (site / "searchindex.js").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_the_network(site):
     for page in site.rglob("*.html"):
         loaded = Loaded()
