@@ -51,7 +51,7 @@ def test_the_file_has_the_permissions_of_any_new_file(tmp_path):
 
 def test_equal_contents_get_equal_bytes(tmp_path):
     """The library draws the order of metadata at random for each file it writes."""
-    metadata = {name: f"{name}: \"é\" \x1f {'x' * i}" for i, name in enumerate("abcdefgh")}
+    metadata = {name: f'{name}: "é" \x1f {"x" * i}' for i, name in enumerate("abcdefgh")}
     values = {"b": torch.arange(5), "a": torch.zeros(2, 3)}
     for i in range(4):
         write_tensors(tmp_path / str(i), values, metadata)
