@@ -1,4 +1,4 @@
-"""Compare the training step and the evaluation of this checkout with those of another commit, in one run.
+"""Compare the training step, the evaluation and single queries of this checkout with another commit, in one run.
 
     git worktree add ../before COMMIT
     PAIRRE_DATA=… python benchmarks/against.py ../before [--device cuda] [--rounds 5] [--keep | --json FILE]
@@ -73,6 +73,10 @@ def worker(job: dict[str, Any]) -> None:
     test = graph.test if on_gpu and not job["quick"] else graph.test[: 200 if job["quick"] else 2000]
     rank_both_sides(trainer.model, test[:100], graph.known)
     evaluation = seconds(lambda: rank_both_sides(trainer.model, test, graph.known), 3)
+    run = pairre.Run(graph, trainer.recipe, trainer.model)
+    asked = [{"head": head, "relation": relation} for head, relation, _ in graph.names(graph.test[:100])]
+    pairre.predict(run, **asked[0])  # fits the probabilities
+    query = [1e3 * least / len(asked) for least in seconds(lambda: [pairre.predict(run, **one) for one in asked], 3)]
     digest = hashlib.sha256()
     for name, value in sorted(trainer.model.state_dict().items()):
         digest.update(name.encode() + value.cpu().numpy().tobytes())
@@ -81,6 +85,8 @@ def worker(job: dict[str, Any]) -> None:
         "step_cpu_ms": step[1],
         "evaluation_s": evaluation[0],
         "evaluation_cpu_s": evaluation[1],
+        "query_ms": query[0],
+        "query_cpu_ms": query[1],
     }
     machine.answer(measured | {"weights": digest.hexdigest()[:16]})
 
@@ -115,7 +121,7 @@ def main() -> None:
             print(f"round {number + 1}, {name}: {rounds[name][-1]}", flush=True)
     ratios = {
         f"{how.__name__} {key}": how(one[key] for one in rounds["after"]) / how(one[key] for one in rounds["before"])
-        for key in ("step_ms", "step_cpu_ms", "evaluation_s", "evaluation_cpu_s")
+        for key in ("step_ms", "step_cpu_ms", "evaluation_s", "evaluation_cpu_s", "query_ms", "query_cpu_ms")
         for how in (statistics.median, min)
     }
     same = len({one["weights"] for runs in rounds.values() for one in runs}) == 1

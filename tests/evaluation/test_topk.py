@@ -87,3 +87,15 @@ def test_a_score_that_is_not_finite_is_counted_unless_it_is_left_out(graph, mode
     assert every.num_lost == 1
     assert every.ids[0].sort().values.tolist() == sorted({-1, *range(graph.num_entities)} - {lost})
     assert best_entities(model, query, "tail", 3, known=graph.known).num_lost == 0
+
+
+def test_of_equal_scores_the_smallest_ids_win(graph, model):
+    for source in model.sources():
+        source.write(torch.arange(source.num_rows), torch.ones(source.num_rows, source.width))
+    best = best_entities(model, graph.train[:3], "tail", 4)
+    assert best.ids.tolist() == [[0, 1, 2, 3]] * 3
+    model.stored["entity"].write(torch.tensor([7]), torch.linspace(-1, 1, model.stored["entity"].width)[None])
+    scores = model.score_all(graph.train[:1], "tail")[0]
+    expected = sorted(range(len(scores)), key=lambda entity: (-scores[entity].item(), entity))[:4]
+    assert best_entities(model, graph.train[:1], "tail", 4).ids[0].tolist() == expected
+    assert best_relations(model, graph.train[:2], 2).ids.tolist() == [[0, 1]] * 2

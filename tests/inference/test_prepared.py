@@ -1,10 +1,14 @@
 """A prepared run: the very bits of `answer`, one query at a time or many together, for every model that it takes."""
 
+import pickle
+from dataclasses import replace
+
 import pytest
 import torch
 
-from pairre.evaluation import calibration_of
+from pairre.evaluation import calibrate, calibration_of
 from pairre.inference.answers import Choice, answer
+from pairre.inference.predict import predict, predict_many
 from pairre.inference.prepared import Curve, PreparedRun
 from pairre.kernels import backend
 from pairre.kernels.cpu.best import NONE_KNOWN, best_of_query
@@ -83,6 +87,40 @@ def test_of_equal_scores_the_smallest_id_wins(graph, quick):
     [found] = prepared(run).answer([(2, 2, -1)], Choice(k=4))
     assert found.ids == sorted(found.ids)
     assert 2 not in found.ids
+
+
+def test_single_queries_are_answered_as_many_are(graph, quick):
+    run = run_of(graph, quick)
+    head, relation, tail = next(graph.names(graph.test[:1]))
+    asked = [[head, relation, None], [None, relation, tail], [head, None, tail]]
+    members = ("head", "relation", "tail")
+    single = [predict(run, **dict(zip(members, query, strict=True)), known=True) for query in asked]
+    assert single == predict_many(run, asked, known=True)
+    assert [found.triples.tolist() for found in single] == [
+        f.triples.tolist() for f in predict_many(run, asked, known=True)
+    ]
+    assert (
+        predict(run, head=head, relation=relation, k=300, any=True) == predict_many(run, asked[:1], k=300, any=True)[0]
+    )
+
+
+def test_what_is_kept_follows_the_run(graph, quick):
+    head, relation, _ = next(graph.names(graph.test[:1]))
+    query = {"head": head, "relation": relation}
+    run = run_of(graph, quick)
+    first = predict(run, **query)
+    assert run.prepared is not None
+    again = pickle.loads(pickle.dumps(run))
+    assert again.prepared is None
+    assert predict(again, **query) == first
+    run.model.relation.mul_(2.0)
+    changed = predict(run, **query)
+    assert changed != first
+    assert changed == predict_many(run, [[head, relation, None]])[0]
+    calibrate(run, base_rate=0.01)
+    assert {answer.base_rate for answer in predict(run, **query)} == {0.01}
+    unlabelled = replace(run, graph=replace(graph, valid=graph.valid[:0]), calibration=None)
+    assert predict(unlabelled, **query)[0].probability is None
 
 
 def test_scores_that_are_not_finite_are_an_error(graph, quick):

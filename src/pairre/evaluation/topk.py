@@ -120,13 +120,25 @@ def _merged(ids: Tensor, scores: Tensor, scored: Tensor, first: int, k: int) -> 
     Of equal scores the candidate that comes first wins.
     """
     if scored.shape[1] > k:
-        positions = scored.topk(k, dim=1).indices.sort(dim=1).values
+        positions = _first_best(scored, k)
         scored = scored.gather(1, positions)
     else:
         positions = torch.arange(scored.shape[1], device=scored.device).expand(scored.shape)
     ids, scores = torch.cat([ids, positions + first], 1), torch.cat([scores, scored], 1)
     order = scores.argsort(dim=1, descending=True, stable=True)[:, :k]
     return ids.gather(1, order), scores.gather(1, order)
+
+
+def _first_best(scored: Tensor, k: int) -> Tensor:
+    """Return the positions [B, k], ascending, of the best of scores [B, N]; of equal ones those that come first."""
+    best, positions = scored.topk(k, dim=1)
+    least = best[:, -1:]
+    tied = scored == least
+    num_tied = (best == least).sum(1)  # that are wanted; topk takes any of those that are tied
+    if bool((tied.sum(1) > num_tied).any()):
+        wanted = (scored > least) | (tied & (tied.cumsum(1) <= num_tied[:, None]))
+        return wanted.nonzero()[:, 1].view(len(scored), k)
+    return positions.sort(dim=1).values
 
 
 @torch.no_grad()

@@ -14,7 +14,8 @@ from pairre.evaluation import ProgressCallback
 from pairre.graph import SPLITS, Graph, Layout
 from pairre.graph.formats.registry import MEMBERS
 from pairre.graph.lookup import FoundTriples, Rows, find_triples
-from pairre.inference.answers import Answers, Choice, answer, answer_batches
+from pairre.inference.answers import Answers, Choice, answer_batches
+from pairre.inference.prepared import answer_one
 from pairre.runs import Run
 from pairre.support.errors import GraphError, PairREError
 from pairre.support.table_files import table_file
@@ -72,7 +73,7 @@ def predict(
     """
     query = find_query(run.graph, head, relation, tail)
     choice = Choice.of(run.graph, k, known, any, candidates, type)
-    return _predictions(run.graph, answer(run, query.triples, choice))[0]
+    return _predictions(run.graph, answer_one(run, query.triples[0], choice))[0]
 
 
 def predict_many(

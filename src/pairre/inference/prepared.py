@@ -1,4 +1,4 @@
-"""A run prepared for many small queries: what does not depend on the query is computed once and may be shared.
+"""Answer one query at a time from a prepared run: what does not depend on the query is computed once and kept.
 
 `answer` in `answers.py` is made for many queries at once, and says what is right: results here have the same bits.
 A query is answered by itself here, so that its answer does not depend on what else is asked at the time.
@@ -9,27 +9,29 @@ E entities, D features.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import SimpleNamespace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pairre.evaluation import calibration_of
 from pairre.evaluation.ranking import SIDES
 from pairre.graph import Side
 from pairre.graph.index import COLUMN
-from pairre.inference.answers import Choice, not_finite
+from pairre.inference.answers import Answers, Choice, answer, not_finite
 from pairre.kernels import backend
 from pairre.kernels.cpu import CpuBackend
 from pairre.kernels.cpu.best import NONE_KNOWN, best_of_query
-from pairre.models import Model
+from pairre.models import LocalRows, Model
 from pairre.runs import Calibration, Run
 from pairre.runs.calibration import sigmoid
 
 MAX_ANSWERS = 256  # of a query
 _MAX_RELATIONS = 1024  # whose rows are kept
+_MAX_KEPT = 1 << 26  # numbers of the entity table of a run that is prepared for `answer_one`
 _OTHER: dict[Side, Side] = {"head": "tail", "tail": "head"}
 _Rows = Mapping[Side, np.ndarray]  # [E, D] float32: entities as candidates on each side
 
@@ -44,12 +46,58 @@ class Found:
     num_implausible: int
 
 
+def answer_one(run: Run, query: Tensor, choice: Choice) -> Answers:
+    """Return the answers to one query [3], whose open member is −1."""
+    triple: tuple[int, int, int] = tuple(query.tolist())
+    prepared = _kept(run) if triple[1] >= 0 and choice.k <= MAX_ANSWERS else None
+    if prepared is None:
+        return answer(run, query[None], choice)
+    [found] = prepared.answer([triple], choice)
+    count = len(found.ids)
+    triples = torch.where(query < 0, torch.tensor(found.ids, dtype=torch.int64)[:, None], query)
+    calibration = prepared.run.calibration
+    return Answers(
+        query=torch.zeros(count, dtype=torch.int64),
+        rank=torch.arange(1, count + 1),
+        triples=triples,
+        scores=torch.tensor(found.scores),
+        probabilities=None if found.probabilities is None else torch.tensor(found.probabilities, dtype=torch.float64),
+        base_rate=None if calibration is None else calibration.base_rate,
+        split=run.graph.split_of(triples) if choice.known else torch.full((count,), -1, dtype=torch.int8),
+        count=torch.tensor([count]),
+        num_implausible=torch.tensor([found.num_implausible]),
+    )
+
+
+def _kept(run: Run) -> PreparedRun | None:
+    """Return the prepared run that is kept with a run, or None if its table is too large or cannot be prepared.
+
+    It is prepared again when the weights, the graph or the calibration are no longer those that it was made of.
+    """
+    model = run.model
+    is_here = all(isinstance(source, LocalRows) for source in model.stored.values())
+    if not is_here or model.num_entities * model.dim > _MAX_KEPT or not PreparedRun.can_prepare(run):
+        return None
+    kept: PreparedRun | None = run.prepared
+    if kept is None or not kept.is_of(run):
+        calibration_of(run)
+        kept = run.prepared = PreparedRun(replace(run), PreparedRun.prepare(run))  # a run in a cycle is freed late
+    return kept
+
+
 class PreparedRun:
     """A run whose candidates are prepared; `candidate_rows` are what `prepare` of the same run returned."""
 
     def __init__(self, run: Run, candidate_rows: _Rows) -> None:
         self.run, self._rows = run, candidate_rows
         self._curve: Curve | None = None
+        self._versions = _versions(run)
+
+    def is_of(self, run: Run) -> bool:
+        """Return whether a run has the graph, the calibration and the weights that this one was prepared from."""
+        mine = self.run
+        same = run.graph is mine.graph and run.calibration is mine.calibration and run.model is mine.model
+        return same and _versions(run) == self._versions
 
     @staticmethod
     def can_prepare(run: Run) -> bool:
@@ -139,7 +187,9 @@ class PreparedRun:
 
     def _with_probabilities(self, queries: Sequence[tuple[int, int, int]], found: list[Found]) -> list[Found]:
         """Return the answers with the probabilities that the run's calibration gives them."""
-        calibration = calibration_of(self.run)
+        calibration = self.run.calibration
+        if calibration is None and len(self.run.graph.valid):
+            calibration = calibration_of(self.run)  # fitted now
         if calibration is None:
             return found
         if self._curve is None or self._curve.calibration is not calibration:
@@ -153,6 +203,11 @@ class PreparedRun:
             result.append(Found(one.ids, one.scores, p[start:stop], one.num_implausible))
             start = stop
         return result
+
+
+def _versions(run: Run) -> list[int]:
+    """Return numbers that change when weights of a run are written to."""
+    return [weights._version for weights in run.model.parameters()]
 
 
 class Curve:

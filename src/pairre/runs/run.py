@@ -41,10 +41,14 @@ class Run:
     calibration: Calibration | None = None  # as stored or as fitted last; `evaluation.calibration_of` fits it
     origin: dict[str, Any] = field(default_factory=dict)  # which run it came from, and how, if it was not trained anew
     members: list[Recipe] = field(default_factory=list)  # of an ensemble: the recipes of its models, without rules
+    prepared: Any = field(default=None, init=False, repr=False, compare=False)  # see inference/prepared.py
 
     def __repr__(self) -> str:
         where = self.path or "in memory"
         return f"Run({self.model.name}, {self.recipe.model.dim} features, {self.graph.name}, {where})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "prepared": None}
 
     @property
     def unfinished(self) -> Unfinished | None:
