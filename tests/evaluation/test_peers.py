@@ -70,6 +70,11 @@ PEERS = {
     "distmult": (modules.DistMultInteraction(), lambda e: e.vector, lambda r: r.vector),
     "hole": (modules.HolEInteraction(), lambda e: e.vector, lambda r: r.vector),
     "complex": (modules.ComplExInteraction(), complex_of, complex_of),
+    "cp": (
+        modules.CPInteraction(),
+        (lambda h: h.head.unsqueeze(-2), lambda t: t.tail.unsqueeze(-2)),
+        lambda r: r.vector.unsqueeze(-2),
+    ),
     "simple": (
         modules.SimplEInteraction(),
         (lambda h: (h.head, h.tail), lambda t: (t.tail, t.head)),
