@@ -17,6 +17,7 @@ several starts: about 0 where the pattern can hold, and 1 or more where it canno
 - subrelation: the difference of two bilinear scores changes its sign with the sign of h, unless entities are ≥ 0; under
   a translation or rotation whatever is exactly true for r₁ must be so for r₂, which makes them equal.
 R-GCN and GC-OTE score entities without links as DistMult and OTE do: what holds for all entities, holds for these.
+The full GC-OTE scores them as the mean of OTE's two sides, which are the same where relations only turn.
 """
 
 import pytest

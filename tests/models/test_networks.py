@@ -101,11 +101,27 @@ def test_the_context_of_gc_ote_is_what_its_links_say(graph, make):
         torch.testing.assert_close(encoded[entity], torch.cat(expected))
 
 
+def test_the_full_gc_ote_is_the_mean_of_four_distances(graph, make):
+    model, ote = make("gc-ote-full").double(), make("ote").double()
+    ote.load_state_dict(model.state_dict())
+    triples = graph.train[:9].long()
+    h, t = (model.parts("entity", model.entity_rows(triples[:, column])) for column in (0, 2))
+    r = model.parts("relation", model.relation_rows(triples[:, 1], "tail"))
+    f, g = ote.tail_query(h.vector, r)[0], ote.head_query(r, t.vector)[0]
+    pairs = ((f, t.vector), (f, t.into), (g, h.vector), (g, h.out))
+    expected = sum(ote.pair_score(a, None, b) for a, b in pairs) / 4
+    for side in ("tail", "head"):
+        torch.testing.assert_close(model.score(triples, side), expected)
+    both = (ote.score(triples, side) for side in ("tail", "head"))
+    torch.testing.assert_close(sum(ote.pair_score(a, None, b) for a, b in pairs[::2]), sum(both))
+
+
 @pytest.mark.parametrize("side", ["tail", "head"])
-def test_a_step_of_gc_ote_scores_what_ranking_scores(graph, make, side):
-    """Where a step draws all links: anchors need none, and negatives hide none."""
-    model = make("gc-ote").double()
-    triples, others = graph.train[:6].long(), torch.arange(graph.num_entities)
+@pytest.mark.parametrize("name", ["gc-ote", "gc-ote-full"])
+def test_a_step_of_gc_ote_scores_what_ranking_scores(graph, make, side, name):
+    """Where a step draws all links: the triples are no links, so that anchors and negatives hide none."""
+    model = make(name).double()
+    triples, others = graph.valid[:6].long(), torch.arange(graph.num_entities)
     column = 2 if side == "tail" else 0
     expected = model.score_candidates(triples, side, others)
     model.train()

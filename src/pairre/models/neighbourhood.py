@@ -277,3 +277,48 @@ class GCOTE(Neighbourhood, OTE):
         """Return q twice: for the entity and for its context."""
         q, _ = super().head_query(r, t[..., : self.dim])
         return torch.cat([q, q], -1), None
+
+
+class GCOTEFull(GCOTE):
+    """The mean of all four distances of GC-OTE (Tang et al., ACL 2020): from either end to the other and its context.
+
+    f(h) is what OTE makes of a head and g(t) of a tail. As f(h) is compared with t and its context, and g(t) with h and
+    its context, a triple has the same score from both sides.
+    """
+
+    name = "gc-ote-full"
+    formula = "−¼ Σ_g (‖f(h) − t‖₂ + ‖f(h) − context of t‖₂ + ‖g(t) − h‖₂ + ‖g(t) − context of h‖₂)"
+    projects_entities = True
+    sides_differ = False
+    anchors = True
+    rows_per_entity = 1 + len(_BOTH) * GCOTE.sampled
+    score_rows = Model.score_rows
+
+    def ways(self, side: Side) -> tuple[int, ...]:  # noqa: ARG002
+        """Return both directions, as anchors have contexts, too."""
+        return _BOTH
+
+    def prepare(self, e: Any, r: Any) -> Tensor:
+        """Return the entity, its context, and twice where the relation takes it."""
+        matrices, x = self._matrices(r), self._groups(e.vector)
+        turn, scale, context = (matrices.mT, r.scale, e.out) if e.side == "head" else (matrices, -r.scale, e.into)
+        if turn.dim() > 3 and turn.shape[-4] > 1:  # one relation for each row
+            turned = stable_product(x.unsqueeze(-2), turn).squeeze(-2)
+        else:  # one for all rows, or for each row of rows
+            shared = turn.squeeze(-4) if turn.dim() > 3 else turn
+            turned = stable_product(x.transpose(-3, -2), shared).transpose(-3, -2)
+        moved = turned.flatten(-2) * scale.exp()
+        return torch.cat([e.vector.expand_as(moved), context.expand_as(moved), moved, moved], -1)
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:  # noqa: ARG002
+        """Return what (t, its context, g(t), g(t)) is compared with."""
+        own, context, moved, _ = h.chunk(4, -1)
+        return torch.cat([moved, moved, own, context], -1), None
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """Return what (h, its context, f(h), f(h)) is compared with."""
+        return self.tail_query(t, r)
+
+    def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
+        """Return minus the mean of the four sums of distances."""
+        return super().pair_score(q, w, c) / 4
