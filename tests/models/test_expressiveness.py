@@ -27,7 +27,8 @@ from torch.nn.functional import leaky_relu
 from pairre.graph import Graph, Vocabulary
 from pairre.models import PATTERNS, LocalRows, model_class, models
 from pairre.models.bilinear import DistMult
-from pairre.models.neighbourhood import GCOTE, RGCN, Neighbourhood
+from pairre.models.graph_context import GCOTE
+from pairre.models.neighbourhood import RGCN, Neighbourhood
 from pairre.models.rotation import OTE
 
 MARGIN, REACH, STARTS, RIVALS = 0.25, 4.0, 8, 32
