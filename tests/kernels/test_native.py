@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from pairre.kernels.reference import scores as reference
+from pairre.kernels.reference.ranks import RankingBatch
 
 pytest.importorskip("triton")  # of the package that these kernels are in
-from pairre.kernels.cuda import native
+from pairre.kernels.cuda import native, scores
 
 ROOT = Path(__file__).parents[2]
 SHAPES = [(1, 1, 1), (5, 9, 40), (33, 35, 17), (130, 140, 33)]  # queries, candidates, features
@@ -139,3 +140,26 @@ def test_a_damaged_kernel_in_the_cache_is_compiled_again(tmp_path, monkeypatch, 
     (file,) = (tmp_path / "kernels").iterdir()
     file.write_bytes(damage(file.read_bytes()))
     assert (compiled(), compiled()) == (2, 2)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_transe_is_ranked_by_the_kernels_of_pairre(shape, monkeypatch):
+    """An L1 without a scale gets one of ones; in training and in half precision Triton has it, as it always had."""
+    monkeypatch.setattr(native, "available", lambda: True)
+    to_triton = []
+    for name in ("triton_score_candidates", "triton_true_scores"):
+        monkeypatch.setattr(scores, name, lambda *arguments: to_triton.append(arguments))
+    q, _, c = tables(*shape)
+    true = scores.true_scores("l1", q, None, c[:1].expand_as(q))
+    found = scores.score_candidates("l1", q, None, c)
+    torch.testing.assert_close(found, reference.score_candidates("l1", q, None, c), rtol=1e-5, atol=1e-5)
+    assert torch.equal(found[:, 0], true)
+    nobody, none = torch.full((len(q),), -1), torch.zeros(len(q), dtype=torch.int64)
+    batch = RankingBatch("l1", q, None, true, nobody, none, none, torch.zeros(1, dtype=torch.int32))
+    higher, equal = scores.count_above(batch, c, 0)
+    assert torch.equal(higher, (found > true[:, None]).sum(1))
+    assert torch.equal(equal, (found == true[:, None]).sum(1))
+    assert not to_triton
+    scores.score_candidates("l1", q.requires_grad_(), None, c)
+    scores.true_scores("l1", q.detach(), None, c[:1].expand_as(q).half())
+    assert [arguments[2] for arguments in to_triton] == [None, None]

@@ -97,7 +97,7 @@ def test_ranks_are_those_of_sums_in_float64(names, side, graph, monkeypatch):
         assert ranks.num_candidates[n] == len(other) + 1
 
 
-def in_small_chunks(model, side, relation, ids=None):
+def in_small_chunks(model, side, relation, ids=None, rows=None):
     every = torch.arange(model.num_entities) if ids is None else ids
     for start in range(0, len(every), 7):
         rows = model.entity_rows(every[start : start + 7])

@@ -17,6 +17,7 @@ several starts: about 0 where the pattern can hold, and 1 or more where it canno
 - subrelation: the difference of two bilinear scores changes its sign with the sign of h, unless entities are ≥ 0; under
   a translation or rotation whatever is exactly true for r₁ must be so for r₂, which makes them equal.
 R-GCN and GC-OTE score entities without links as DistMult and OTE do: what holds for all entities, holds for these.
+The full GC-OTE scores them as the mean of OTE's two sides, which are the same where relations only turn.
 """
 
 import pytest
@@ -26,7 +27,8 @@ from torch.nn.functional import leaky_relu
 from pairre.graph import Graph, Vocabulary
 from pairre.models import PATTERNS, LocalRows, model_class, models
 from pairre.models.bilinear import DistMult
-from pairre.models.neighbourhood import GCOTE, RGCN, Neighbourhood
+from pairre.models.graph_context import GCOTE
+from pairre.models.neighbourhood import RGCN, Neighbourhood
 from pairre.models.rotation import OTE
 
 MARGIN, REACH, STARTS, RIVALS = 0.25, 4.0, 8, 32

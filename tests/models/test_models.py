@@ -205,6 +205,18 @@ def test_seek_with_two_segments_is_complex_up_to_signs():
     torch.testing.assert_close(other.score(triples), by_hand)
 
 
+def test_transr_starts_as_transe(graph):
+    transr, transe = (model_class(name)(graph.num_entities, graph.num_relations, 6) for name in ("transr", "transe"))
+    transr.initialise(0.5, seed=0)
+    transr.init_from_graph(graph, seed=0)
+    transe.entity.data.copy_(transr.entity)
+    transe.relation.data.copy_(transr.relation[:, :6])
+    transe.metric = "l2"
+    triples = graph.test.long()
+    assert transr.entity.std() > 0.1
+    torch.testing.assert_close(transr.score(triples), transe.score(triples))
+
+
 @pytest.mark.parametrize("reciprocal", [False, True])
 @pytest.mark.parametrize("name", ["transparse-share", "transparse-separate"])
 def test_transparse_starts_as_the_identity_with_a_share_of_zeros(graph, name, reciprocal):

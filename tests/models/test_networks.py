@@ -1,5 +1,7 @@
 """Models beyond two tables: links drawn and hidden, encoders against loops, dropout by the step."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -57,7 +59,7 @@ def test_a_triple_does_not_show_itself(graph, make, side):
     anchor, true = (triples[:, 0], triples[:, 2]) if side == "tail" else (triples[:, 2], triples[:, 0])
     ends = torch.cat([anchor, true])
     whole = model.links(ends)
-    hidden = model._without(whole, side, ends, triples[:, 1])
+    hidden = model._without(whole, ends, model._positives(side, ends, triples[:, 1]))
     for row in range(32):
         h, r, t = triples[row % 16].tolist()
         way = 1 if (row < 16) == (side == "tail") else 0
@@ -82,6 +84,43 @@ def test_rgcn_is_a_mean_over_links(graph, make):
         torch.testing.assert_close(encoded[entity], expected)
 
 
+def test_two_layers_of_rgcn_are_means_over_links(graph, make):
+    model = make("rgcn-blocks", "model.dim=10").double()
+    dense, r = model.dense, model.parts("relation", model.relation)
+    matrices = [
+        [[torch.block_diag(*layer.view(-1, 5, 5)) for layer in row.chunk(2)] for row in part]
+        for part in (r.into, r.out)
+    ]
+    values = model.entity
+    for layer in range(2):
+        rows = []
+        for entity in range(graph.num_entities):
+            links = [(way, other, s) for way in (0, 1) for other, s in links_of(graph, entity, way)]
+            messages = [matrices[way][s][layer] @ values[other] for way, other, s in links]
+            rows.append(dense.self[layer] @ values[entity] + torch.stack(messages).mean(0))
+        values = torch.stack(rows) if layer else torch.stack(rows).relu()
+    torch.testing.assert_close(model.entity_rows(torch.arange(graph.num_entities)), values)
+    some = torch.tensor([[3, 1], [3, 0]])
+    torch.testing.assert_close(model.entity_rows(some), values[some])
+    chunks = torch.cat([rows for _, rows in model.entities.chunks(7)])
+    torch.testing.assert_close(chunks, values)
+
+
+def test_a_triple_does_not_show_itself_by_way_of_a_neighbour(graph, make):
+    """In a step that draws all links, a row that only a positive's own link leads to gets no gradient."""
+    model = make("rgcn-blocks", "model.dim=10").double().train()
+    model.sampled = 8
+    triple = graph.train[:1].long()
+    ids = {"entity": triple[0, [0, 2]], "relation": triple[:, 1]}
+    needed, build = model.rows_needed("tail", ids)
+    with torch.no_grad():
+        encoded = build({name: getattr(model, name)[some] for name, some in needed.items()})["entity"]
+    others = graph.train[(graph.train != graph.train[0]).any(1)]
+    model.eval()
+    model.attach(replace(graph, train=others), 0.1, 0)
+    torch.testing.assert_close(encoded, model.entity_rows(ids["entity"]))
+
+
 def test_the_context_of_gc_ote_is_what_its_links_say(graph, make):
     model = make("gc-ote").double()
     relation = model.parts("relation", model.prepare_relations(model.relation))
@@ -101,15 +140,31 @@ def test_the_context_of_gc_ote_is_what_its_links_say(graph, make):
         torch.testing.assert_close(encoded[entity], torch.cat(expected))
 
 
+def test_the_full_gc_ote_is_the_mean_of_four_distances(graph, make):
+    model, ote = make("gc-ote-full").double(), make("ote").double()
+    ote.load_state_dict(model.state_dict())
+    triples = graph.train[:9].long()
+    h, t = (model.parts("entity", model.entity_rows(triples[:, column])) for column in (0, 2))
+    r = model.parts("relation", model.relation_rows(triples[:, 1], "tail"))
+    f, g = ote.tail_query(h.vector, r)[0], ote.head_query(r, t.vector)[0]
+    pairs = ((f, t.vector), (f, t.into), (g, h.vector), (g, h.out))
+    expected = sum(ote.pair_score(a, None, b) for a, b in pairs) / 4
+    for side in ("tail", "head"):
+        torch.testing.assert_close(model.score(triples, side), expected)
+    both = (ote.score(triples, side) for side in ("tail", "head"))
+    torch.testing.assert_close(sum(ote.pair_score(a, None, b) for a, b in pairs[::2]), sum(both))
+
+
 @pytest.mark.parametrize("side", ["tail", "head"])
-def test_a_step_of_gc_ote_scores_what_ranking_scores(graph, make, side):
-    """Where a step draws all links: anchors need none, and negatives hide none."""
-    model = make("gc-ote").double()
-    triples, others = graph.train[:6].long(), torch.arange(graph.num_entities)
+@pytest.mark.parametrize("name", ["gc-ote", "gc-ote-full", "rgcn-blocks"])
+def test_a_step_scores_what_ranking_scores(graph, make, side, name):
+    """Where a step draws all links: the triples are no links, so that anchors and negatives hide none."""
+    model = make(name).double()
+    triples, others = graph.valid[:6].long(), torch.arange(graph.num_entities)
     column = 2 if side == "tail" else 0
     expected = model.score_candidates(triples, side, others)
     model.train()
-    model.sampled = len(graph.train)
+    model.sampled = 8
     ids = {"entity": torch.cat([triples[:, 2 - column], triples[:, column], others]), "relation": triples[:, 1]}
     gradients = []
     for model.chunk in (1000, 5):  # in one piece, and in pieces that are computed again for the gradient

@@ -88,9 +88,11 @@ def test_files_are_named_in_errors(tmp_path):
 
 
 @pytest.mark.parametrize("name", [*graph_recipes(), *presets()])
-def test_shipped_recipes_load(name):
+def test_shipped_recipes_load(name, graph):
     recipe = load_recipe(name)
     assert recipe.model.name in {model.name for model in models()}
+    if name in presets():
+        assert resolve(graph, name, ["model.dim=12"]).train.steps > 0
 
 
 @pytest.mark.parametrize("name", ["umls", "sports"])

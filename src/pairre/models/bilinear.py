@@ -115,6 +115,32 @@ def _complex_product(x: Tensor, real: Tensor, imaginary: Tensor) -> Tensor:
     return torch.cat([a * real - b * imaginary, a * imaginary + b * real], -1)
 
 
+class CP(Model):
+    """score(h, r, t) = Σ h.head ∘ r ∘ t.tail (Hitchcock, 1927; Lacroix et al., ICML 2018).
+
+    An entity has a vector for each side it can stand on; only with reciprocal relations do they learn of each other.
+    """
+
+    name = "cp"
+    formula = "Σ h.head ∘ r ∘ t.tail"
+    paper = "Lacroix et al., ICML 2018"
+    patterns = frozenset({"antisymmetry"})
+    metric = "dot"
+    linear_in_relation = True
+    entity_parts = {"head": 1, "tail": 1}
+    relation_parts = {"vector": 1}
+    tail_query, head_query = DistMult.tail_query, DistMult.head_query
+
+    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
+        """Return the vector of the side that e stands on."""
+        vector: Tensor = getattr(e, e.side)
+        return vector
+
+    def as_vectors(self, rows: Tensor) -> Tensor:
+        """Return both vectors."""
+        return rows
+
+
 class SimplE(Model):
     """score(h, r, t) = ½ (Σ h.head ∘ r ∘ t.tail + Σ t.head ∘ r⁻¹ ∘ h.tail) (Kazemi & Poole, NeurIPS 2018).
 

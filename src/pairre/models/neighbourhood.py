@@ -1,4 +1,4 @@
-"""Models that encode an entity from its row and those of sampled neighbours: R-GCN and GC-OTE.
+"""Models that encode an entity from its row and those of sampled neighbours: R-GCN, and what GC-OTE has of this.
 
 n entities, K links in each direction: direction 0 are the links that lead to the entity, 1 those that lead from it.
 """
@@ -18,8 +18,8 @@ from torch.utils.checkpoint import checkpoint
 from pairre.graph import Graph, Side
 from pairre.kernels.reference.scores import stable_product
 from pairre.models.bilinear import DistMult
-from pairre.models.contract import IdsByTable, Query, RowsByTable, Width
-from pairre.models.rotation import OTE, group_size
+from pairre.models.contract import IdsByTable, RowsByTable, Width
+from pairre.models.rotation import largest_divisor
 from pairre.models.scoring import Model, RowSource
 from pairre.support.randomness import bits, generator, key, uniform
 
@@ -53,6 +53,7 @@ class Neighbourhood(Model):
 
     needs_other_rows = True
     trains_on_relations = False  # an encoded entity may reveal the link that is queried
+    layers: ClassVar[int] = 1  # after which an entity has learnt of those that many links away
     sampled: ClassVar[int] = 8  # K in training
     rows_per_entity = 1 + len(_BOTH) * sampled
     ranked: ClassVar[int] = 64  # K at most, elsewhere
@@ -85,8 +86,8 @@ class Neighbourhood(Model):
         for name, parts in (("first", first), ("others", others), ("link_relations", relations)):
             setattr(self, name, torch.stack(parts).to(self.device))
 
-    def links(self, ids: Tensor, ways: tuple[int, ...] = _BOTH) -> Links:
-        """Return links of entities [n]: a window into their random order, whose position depends on the step."""
+    def links(self, ids: Tensor, ways: tuple[int, ...] = _BOTH, hop: int = 0) -> Links:
+        """Return links of entities [n]: a window into their random order, whose position depends on step and hop."""
         chosen = torch.arange(ways[0], ways[-1] + 1, device=ids.device)[:, None]
         ids = ids.clamp(min=0)[:, None, None]
         if self.others.shape[1] == 0:
@@ -97,13 +98,13 @@ class Neighbourhood(Model):
         window = torch.arange(self.sampled if self.training else self.ranked, device=ids.device)
         start = torch.zeros_like(degree)
         if self.training and self.step is not None:
-            counter = torch.arange(degree.numel(), device=ids.device).view(degree.shape)
+            counter = torch.arange(degree.numel(), device=ids.device).view(degree.shape) + (hop << 40)
             start = bits(bits(self._stream, self.step), counter)
         place = first + (start % degree.clamp(min=1) + window) % degree.clamp(min=1)
         place = place.clamp(max=self.others.shape[1] - 1)
         return Links(self.others[chosen, place], self.link_relations[chosen, place], window < degree, ways)
 
-    def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
+    def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor, layer: int) -> Tensor:
         """Return encoded rows [n, ·] from those of entities, of neighbours [n, ways, K, ·] and of all relations."""
         raise NotImplementedError
 
@@ -125,43 +126,61 @@ class Neighbourhood(Model):
         return self.prepare_relations(self.stored["relation"].gather(every))
 
     def rows_needed(self, side: Side, ids: IdsByTable) -> tuple[IdsByTable, Callable[[RowsByTable], RowsByTable]]:
-        """Gather the rows of the batch, of the entities' neighbours, and of all relations."""
+        """Gather the rows of the batch, of the entities' neighbours and of theirs if need be, and of all relations."""
         own, batch_relations = ids["entity"], ids["relation"]
-        links = self._without(self.links(own, self.ways(side)), side, own[: 2 * len(batch_relations)], batch_relations)
         alone = 0 if self.anchors else len(batch_relations)
-        links = links[alone:]
+        positive = self._positives(side, own[: 2 * len(batch_relations)], batch_relations)[alone:]
+        reached, hops = [own[alone:]], list[Links]()
+        for hop in range(self.layers):
+            ways = self.ways(side)
+            drawn = self.links(reached[-1], ways, hop) if hop else self.links(own, ways)[alone:]
+            links = self._without(drawn, reached[-1], positive)
+            positive = positive.repeat_interleave(links.entity[0].numel(), 0)
+            reached.append(links.entity.flatten())
+            hops.append(links)
         needed = {
-            "entity": torch.cat([own, links.entity.flatten()]),
+            "entity": torch.cat([own, *reached[1:]]),
             "relation": torch.arange(self.stored["relation"].num_rows, device=own.device),
         }
 
         def build(rows: RowsByTable) -> RowsByTable:
             relation = self.prepare_relations(rows["relation"])
-            entity, near = rows["entity"][: len(own)], rows["entity"][len(own) :].view(*links.entity.shape, -1)
-            parts = [self.encode(entity[:alone], near[:0], links.none(), relation)] if alone else []
-            encode = self.encode
-            if len(links.entity) > self.chunk:  # then computed again for the gradient, so that memory stays bounded
-                encode = partial(checkpoint, self.encode, use_reentrant=False, preserve_rng_state=False)
-            for start in range(0, len(links.entity), self.chunk):
-                part = slice(start, start + self.chunk)
-                parts.append(encode(entity[alone:][part], near[part], links[part], relation))
-            return {"entity": torch.cat(parts), "relation": F.embedding(batch_relations, relation)}
+            first, *values = torch.split(rows["entity"], [alone, *map(len, reached)])
+            for layer in range(self.layers):
+                values = [
+                    self._encode_in_chunks(values[hop], values[hop + 1], hops[hop], relation, layer)
+                    for hop in range(self.layers - layer)
+                ]
+            parts = [self.encode(first, values[0][:0], hops[0].none(), relation, 0)] if alone else []
+            return {"entity": torch.cat([*parts, values[0]]), "relation": F.embedding(batch_relations, relation)}
 
         return needed, build
 
-    def _without(self, links: Links, side: Side, ends: Tensor, batch_relations: Tensor) -> Links:
-        """Return links of a batch without the triples of the batch: a positive must not reveal itself."""
+    def _encode_in_chunks(self, own: Tensor, near: Tensor, links: Links, relation: Tensor, layer: int) -> Tensor:
+        """Return encoded rows; in several chunks, each is computed again for the gradient, to bound memory."""
+        near, encode = near.view(*links.entity.shape, -1), self.encode
+        if len(own) > self.chunk:
+            encode = partial(checkpoint, self.encode, use_reentrant=False, preserve_rng_state=False)
+        parts = [slice(start, start + self.chunk) for start in range(0, len(own), self.chunk)]
+        return torch.cat([encode(own[part], near[part], links[part], relation, layer) for part in parts])
+
+    def _positives(self, side: Side, ends: Tensor, batch_relations: Tensor) -> Tensor:
+        """Return the triples of a batch [2 B, 3], once for the anchors and once for the true entities."""
         anchor, true = ends.chunk(2)
-        there = links.there.clone()
-        size, relation = len(anchor), (batch_relations % self.num_relations)[:, None]
-        for rows, other, way in (
-            (slice(0, size), true, 1 if side == "tail" else 0),
-            (slice(size, 2 * size), anchor, 0 if side == "tail" else 1),
-        ):
-            if way in links.ways:
-                i = links.ways.index(way)
-                same = (links.entity[rows, i] == other[:, None]) & (links.relation[rows, i] == relation)
-                there[rows, i] &= ~same
+        h, t = (anchor, true) if side == "tail" else (true, anchor)
+        return torch.stack([h, batch_relations % self.num_relations, t], 1).repeat(2, 1)
+
+    def _without(self, links: Links, own: Tensor, positive: Tensor) -> Links:
+        """Return links of entities [n] without the positives of a batch, so that none reveals itself.
+
+        `positive` [n, 3] has the triple that an entity was gathered for; entities after those [m] have none.
+        """
+        there, size = links.there.clone(), len(positive)
+        h, r, t = (column[:, None] for column in positive.unbind(1))
+        for i, way in enumerate(links.ways):
+            ends = own[:size, None], links.entity[:size, i]
+            head, tail = ends if way == 1 else ends[::-1]
+            there[:size, i] &= ~((links.relation[:size, i] == r) & (head == h) & (tail == t))
         return Links(links.entity, links.relation, there, links.ways)
 
 
@@ -178,11 +197,22 @@ class EncodedRows:
 
     def gather(self, ids: Tensor) -> Tensor:
         """Return the encoded rows of some ids."""
-        model, parts, relation = self._model, [], self._model.all_relations()
-        for part in torch.split(ids.flatten(), model.chunk // 8):
-            links = model.links(part)
-            parts.append(model.encode(self._stored.gather(part), self._stored.gather(links.entity), links, relation))
-        return torch.cat(parts).view(*ids.shape, -1)
+        model = self._model
+        return self._encoded(ids.flatten(), model.all_relations(), model.layers).view(*ids.shape, -1)
+
+    def _encoded(self, ids: Tensor, relation: Tensor, layers: int) -> Tensor:
+        """Return rows of entities [n] after the first layers, of each entity that they need once."""
+        model, parts = self._model, torch.split(ids, self._model.chunk // 8)
+        links, rows = [model.links(part) for part in parts], self._stored.gather
+        if layers > 1:
+            needed = torch.unique(torch.cat([ids, *(found.entity.flatten() for found in links)]))
+            below = self._encoded(needed, relation, layers - 1)
+
+            def rows(some: Tensor) -> Tensor:
+                return F.embedding(torch.searchsorted(needed, some.contiguous()), below)
+
+        pairs = zip(parts, links, strict=True)
+        return torch.cat([model.encode(rows(p), rows(f.entity), f, relation, layers - 1) for p, f in pairs])
 
     def chunks(self, size: int) -> Iterator[tuple[int, Tensor]]:
         """Yield the encoded rows of entities that are held here, in chunks of at most `size`, with the first's id."""
@@ -218,7 +248,7 @@ class RGCN(Neighbourhood):
             mixing = self.relation[:, self.dim :]
             mixing.copy_(mixing / mixing.abs().max().clamp(min=1e-12))
 
-    def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
+    def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor, layer: int) -> Tensor:  # noqa: ARG002
         """Return e'."""
         dense, r = self.dense, self.parts("relation", relation)
         mixing = torch.stack([F.embedding(links.relation[:, i], a) for i, a in enumerate((r.into, r.out))], 1)
@@ -228,52 +258,47 @@ class RGCN(Neighbourhood):
         return stable_product(own, dense.self.mT) + stable_product(mixed.flatten(1), bases)
 
 
-class GCOTE(Neighbourhood, OTE):
-    """The score of OTE plus the same distance to the context of the candidate (Tang et al., ACL 2020).
+class RGCNBlocks(Neighbourhood):
+    """score(h, r, t) = Σ h'' ∘ r ∘ t'' after two layers e' = W₀ e + mean over links (s, x) of V_s x, a ReLU between.
 
-    The context of a tail is the mean of itself and of what OTE makes of (h', r') over the links that lead to it; that
-    of a head the mean over the links that lead from it, turned back.
+    Schlichtkrull et al., ESWC 2018, as on FB15k-237: V_s is block-diagonal, with blocks of 5 × 5 or the largest divisor
+    of `model.dim` below. Layers, relations and directions have matrices of their own.
     """
 
-    name = "gc-ote"
-    formula = "−Σ_g (‖e^{s} ∘ Φ(M) h − t‖₂ + ‖e^{s} ∘ Φ(M) h − context of t‖₂) over groups of features"
-    encoded_parts = {"vector": 1, "into": 1, "out": 1}
-    anchors = False
-    prepare_relations = OTE.prepare_relations
+    name = "rgcn-blocks"
+    formula = "Σ h'' ∘ r ∘ t'', two layers e' = W₀ e + mean over links (s, x) of V_s x, V_s block-diagonal"
+    paper = "Schlichtkrull et al., ESWC 2018"
+    patterns = DistMult.patterns | {"subrelation"}
+    metric = "dot"
+    layers = 2
     sampled = 4
-    rows_per_entity = 1 + sampled
-    ranked = 16
-    chunk = 1 << 11
+    rows_per_entity = 1 + len(_BOTH) * sampled + (len(_BOTH) * sampled) ** 2
+    relation_parts = {
+        "vector": 1,
+        "into": lambda dim: RGCNBlocks.layers * dim * largest_divisor(dim, 5),
+        "out": lambda dim: RGCNBlocks.layers * dim * largest_divisor(dim, 5),
+    }
+    weight_parts = {"self": lambda dim: (RGCNBlocks.layers, dim, dim)}
+    tail_query, head_query = DistMult.tail_query, DistMult.head_query
 
-    def ways(self, side: Side) -> tuple[int, ...]:
-        """Return the direction of the context, which only candidates have: links to tails, links from heads."""
-        return (0,) if self.candidate_side[side] == "tail" else (1,)
+    def init_from_graph(self, graph: Graph, seed: int) -> None:
+        """Start each W₀ as the identity, and blocks uniform in ±1/√5, or as wide as they are."""
+        super().init_from_graph(graph, seed)
+        with torch.no_grad():
+            self.dense.self.copy_(torch.eye(self.dim).expand_as(self.dense.self))
+            blocks = self.relation[:, self.dim :]
+            blocks.mul_(largest_divisor(self.dim, 5) ** -0.5 / blocks.abs().max().clamp(min=1e-12))
 
-    def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor) -> Tensor:
-        """Return the entity and its context in each direction that is there."""
-        r = self.parts("relation", relation)
-        size = group_size(self.dim)
-        contexts = [own, own]
-        for i, way in enumerate(links.ways):
-            by = links.relation[:, i]
-            form = "nkgij,nkgj->nkgi" if way == 0 else "nkgij,nkgi->nkgj"
-            turn = F.embedding(by, r.matrix).view(*by.shape, -1, size, size)
-            scale = F.embedding(by, r.scale if way == 0 else -r.scale).exp()
-            turned = torch.einsum(form, turn, self._groups(near[:, i])).flatten(-2) * scale
-            there = links.there[:, i, :, None]
-            contexts[way] = (own + (turned * there).sum(1)) / (1 + there.sum(1))
-        return torch.cat([own, *contexts], -1)
-
-    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """Return the entity and its context on a side."""
-        return torch.cat([e.vector, e.into if e.side == "tail" else e.out], -1)
-
-    def tail_query(self, h: Tensor, r: Any) -> Query:
-        """Return q twice: for the entity and for its context."""
-        q, _ = super().tail_query(h[..., : self.dim], r)
-        return torch.cat([q, q], -1), None
-
-    def head_query(self, r: Any, t: Tensor) -> Query:
-        """Return q twice: for the entity and for its context."""
-        q, _ = super().head_query(r, t[..., : self.dim])
-        return torch.cat([q, q], -1), None
+    def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor, layer: int) -> Tensor:
+        """Return e'."""
+        r, size = self.parts("relation", relation), largest_divisor(self.dim, 5)
+        total = stable_product(own, self.dense.self[layer].mT)
+        share = links.there / links.there.sum((1, 2), keepdim=True).clamp(min=1)
+        for i, table in enumerate((r.into, r.out)):
+            blocks = F.embedding(links.relation[:, i], table.chunk(self.layers, -1)[layer])
+            blocks, x = (
+                part.unflatten(-1, shape) for part, shape in ((blocks, (-1, size, size)), (near[:, i], (-1, size)))
+            )
+            messages = torch.einsum("nkgij,nkgj->nkgi", blocks, x).flatten(-2)
+            total = total + (messages * share[:, i, :, None]).sum(1)
+        return total if layer == self.layers - 1 else total.relu()

@@ -186,5 +186,10 @@ class OTE(Model):
 
 
 def group_size(dim: int) -> int:
-    """Return the largest divisor of a number that is at most 20."""
-    return next(size for size in range(min(20, dim), 0, -1) if dim % size == 0)
+    """Return how many features a group has."""
+    return largest_divisor(dim, 20)
+
+
+def largest_divisor(dim: int, most: int) -> int:
+    """Return the largest divisor of a number that is at most `most`."""
+    return next(size for size in range(min(most, dim), 0, -1) if dim % size == 0)

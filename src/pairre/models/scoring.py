@@ -297,9 +297,11 @@ class Model(ScoreFunction):
         what fits into one chunk is prepared once.
         """
         fits = (self.num_entities if ids is None else len(ids)) * self.stored["entity"].width <= 2 * MAX_ELEMENTS
+        # Rows that a model encodes are encoded once, and not for every relation.
+        rows = list(self._row_chunks(ids)).__iter__ if fits and self.projects_entities else None
         for relation in torch.unique(triples[:, 1]) if self.projects_entities else (None,):
             row = None if relation is None else self.relation_rows(relation, side)
-            chunks: Callable[[], Chunks] = partial(self.candidate_chunks, side, row, ids)
+            chunks: Callable[[], Chunks] = partial(self.candidate_chunks, side, row, ids, rows)
             if fits:
                 chunks = list(chunks()).__iter__
             if relation is None:
@@ -309,16 +311,23 @@ class Model(ScoreFunction):
             for part in parts:
                 yield part, chunks
 
-    def candidate_chunks(self, side: Side, relation: Tensor | None, ids: Tensor | None = None) -> Chunks:
-        """Yield prepared rows of all entities, or of `ids`, in chunks, each with the position of its first row."""
+    def candidate_chunks(
+        self, side: Side, relation: Tensor | None, ids: Tensor | None = None, rows: Callable[[], Chunks] | None = None
+    ) -> Chunks:
+        """Yield prepared rows of all entities, or of `ids`, in chunks, each with the position of its first row.
+
+        Where the rows that are to be prepared are there already, they come from `rows`.
+        """
+        for start, part in rows() if rows else self._row_chunks(ids):
+            yield start, self.prepare_entities(part, self.candidate_side[side], relation)
+
+    def _row_chunks(self, ids: Tensor | None) -> Chunks:
         size = max(1024, 2 * MAX_ELEMENTS // self.stored["entity"].width)
         if ids is None:
-            chunks = self.entities.chunks(size)
+            yield from self.entities.chunks(size)
         else:
-            parts = ((start, ids[start : start + size]) for start in range(0, len(ids), size))
-            chunks = ((start, self.entities.gather(part)) for start, part in parts)
-        for start, rows in chunks:
-            yield start, self.prepare_entities(rows, self.candidate_side[side], relation)
+            for start in range(0, len(ids), size):
+                yield start, self.entities.gather(ids[start : start + size])
 
     def score_tails(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Return scores [B, E] of every tail of (head, relation)."""

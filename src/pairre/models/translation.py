@@ -86,6 +86,12 @@ class TransR(_Translation):
     relation_parts = {"vector": 1, "matrix": lambda dim: dim * dim}
     projects_entities = True
 
+    def init_from_graph(self, graph: Graph, seed: int) -> None:
+        """Start matrices as the identity, with which the score is that of TransE."""
+        super().init_from_graph(graph, seed)
+        with torch.no_grad():
+            self.relation[:, self.dim :] = torch.eye(self.dim).flatten()
+
     def prepare(self, e: Any, r: Any) -> Tensor:
         """Return M e."""
         return _product(r.matrix, e.vector)

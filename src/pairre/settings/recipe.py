@@ -119,6 +119,14 @@ class RegularizerRecipe:
     weight: float = _key(
         0.0, "weight of the penalty beside the loss; tune it first for products, from 0.01 to 0.1", low=0
     )
+    query_weight: float = _key(
+        1.0, "ω of `dura` and `er`: how much the queries of a triple count beside its entities; from 0.25 to 3", low=0
+    )
+    equivariance: float = _key(
+        0.01,
+        "ε of `er`, from −1 to 1: how much alike both queries of a triple should be; 0 is `dura`",
+        low=-1,
+    )
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Names that recipe keys with an open set of choices accept.
 
-The module that defines a loss or an optimiser adds its name here, with one line of help; one from outside the package
-does the same. Settings stay below training in the import order: the modules of the package that define choices are
-imported by name when these are first listed (decision 11). Regularisers are few, and defined in `training/losses.py`.
+The module that defines a loss, a regulariser or an optimiser adds its name here, with one line of help; one from
+outside the package does the same. Settings stay below training in the import order: the modules of the package that
+define choices are imported by name when these are first listed (decision 11).
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ class Choices(UserDict[str, str]):
 
 LOSSES = Choices("pairre.training.losses")
 OPTIMIZERS = Choices("pairre.tables")
-REGULARIZERS: dict[str, str] = {
-    "none": "no penalty",
-    "l2": "sum of squares",
-    "n3": "sum of cubes of absolute values, made for 1-vs-all training of products",
-    "n3-modulus": "as `n3`, of the moduli of complex numbers and quaternions, as its authors have it",
-}
+REGULARIZERS = Choices("pairre.training.regularizers")
+REGULARIZERS["none"] = "no penalty"
+FOR_PRODUCTS: set[str] = set()  # regularisers that need a score that is linear in head, relation and tail

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pairre.graph import Graph
 from pairre.models import Model, models
+from pairre.settings import registry
 from pairre.settings.parse import check_choice
 from pairre.settings.recipe import Recipe, keys
 from pairre.support.errors import RecipeError
@@ -18,6 +19,7 @@ def validate(recipe: Recipe, graph: Graph, model: type[Model], *, with_rules: bo
     _check_loss(recipe, graph)
     _check_sampling(recipe, graph)
     _check_model(recipe, model)
+    _check_regularizer(recipe, model)
     if with_rules:
         _check_rules(recipe, model)
 
@@ -74,6 +76,17 @@ def _check_model(recipe: Recipe, model: type[Model]) -> None:
     if recipe.loss.relation_weight and not model.trains_on_relations:
         raise RecipeError(f"loss.relation_weight: {model.name} cannot score all relations of a pair while it trains")
     model.num_weights(settings.dim)  # a model that cannot have so many features refuses here
+
+
+def _check_regularizer(recipe: Recipe, model: type[Model]) -> None:
+    name = recipe.regularizer.name
+    if name in registry.FOR_PRODUCTS and not model.linear_in_relation:
+        able = ", ".join(other.name for other in models() if other.linear_in_relation)
+        raise RecipeError(
+            f"regularizer.name: {model.name} has no score that {name} is made for; models that have: {able}"
+        )
+    if recipe.regularizer.equivariance > 1:
+        raise RecipeError(f"regularizer.equivariance: at most 1 expected, not {recipe.regularizer.equivariance}")
 
 
 def _check_rules(recipe: Recipe, model: type[Model]) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 from pairre.kernels import backend
 from pairre.models import Model
 from pairre.settings import registry
-from pairre.settings.recipe import LossRecipe, RegularizerRecipe
+from pairre.settings.recipe import LossRecipe
 from pairre.support.errors import RecipeError, suggest
 from pairre.training.sampling import STEP_SIDES, Batch, Targets
 
@@ -180,26 +180,3 @@ class RelationTerm:
         negative = self.model.score_relation_rows(batch.side, scored.anchor_and_true, scored.all_relations)
         value = self.loss(scored.positive, negative, targets.known_relations, weight=targets.weight, recipe=self.recipe)
         return self.weight * value
-
-
-class Regularizer:
-    """A penalty: weight × mean over the batch of Σ |x|² (l2) or Σ |x|³ (n3) of the parameters of its triples.
-
-    `n3-modulus` takes the modulus of a feature that is a complex number or a quaternion (Lacroix et al., ICML 2018).
-    """
-
-    def __init__(self, recipe: RegularizerRecipe, model: Model) -> None:
-        self.weight = recipe.weight
-        powers = {
-            "l2": lambda rows: rows.abs().pow(2),
-            "n3": lambda rows: rows.abs().pow(3),
-            "n3-modulus": lambda rows: model.squared_moduli(rows).pow(1.5),
-        }
-        self.power: Callable[[Tensor], Tensor] = powers[recipe.name]
-
-    def __call__(self, scored: ScoredBatch) -> Tensor:
-        """Return the penalty of the anchors, true entities and relations of a batch."""
-        size = len(scored.positive)
-        anchor_and_true, relation = scored.leaves["entity"][: 2 * size], scored.relation
-        total = self.power(anchor_and_true).sum() + self.power(relation).sum()
-        return self.weight * total / size

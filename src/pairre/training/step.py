@@ -26,8 +26,9 @@ from pairre.support.errors import TrainingError
 from pairre.tables import TableGroup, learning_tables, restart_step, tables_of_some_entities
 from pairre.training.capture import CapturedSteps, overlap
 from pairre.training.distillation import DistillationTerm, Teacher
-from pairre.training.losses import EntityTerm, Regularizer, RelationTerm, ScoredBatch, Term
+from pairre.training.losses import EntityTerm, RelationTerm, ScoredBatch, Term
 from pairre.training.memory import check_batch_memory, check_memory
+from pairre.training.regularizers import Regularizer
 from pairre.training.rule_constraints import RuleConstraint, RulePenalty, constrain_by_rules
 from pairre.training.sampling import STEP_SIDES, Batch, Sampler
 

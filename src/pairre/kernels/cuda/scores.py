@@ -47,6 +47,14 @@ def _native(metric: Metric, *tables: Tensor | None) -> bool:
     return fit and native.available()
 
 
+def _scale(metric: Metric, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor | None:
+    """Return the scale, or ones for an L1 without one, so that TransE is ranked by the kernels in CUDA C++, too.
+
+    This is for scores without a gradient: training would compute one for the ones.
+    """
+    return torch.ones_like(query) if scale is None and _native(metric, query, candidates) else scale
+
+
 def score_candidates(
     metric: Metric | PairScore,
     query: Tensor,
@@ -58,11 +66,14 @@ def score_candidates(
     """Return what `reference.score_candidates` returns, in float32."""
     if callable(metric):
         return reference.score_candidates(metric, query, scale, candidates, ids)
+    needed = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (query, scale, candidates, weights)
+    )
+    if ids is None and weights is None and not needed:
+        scale = _scale(metric, query, scale, candidates)
     if ids is not None or not _native(metric, query, scale, candidates, *([] if weights is None else [weights])):
         return triton_score_candidates(metric, query, scale, candidates, ids, weights)
-    tables = (query, scale, candidates, weights)
-    needed = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tables)
-    scores: Tensor = _WeightedL1.apply(*tables, needed)  # type: ignore[no-untyped-call]
+    scores: Tensor = _WeightedL1.apply(query, scale, candidates, weights, needed)  # type: ignore[no-untyped-call]
     return scores
 
 
@@ -70,6 +81,7 @@ def true_scores(metric: Metric | PairScore, query: Tensor, scale: Tensor | None,
     """Return what `reference.true_scores` returns, in float32."""
     if callable(metric):
         return ranks.true_scores(metric, query, scale, candidates)
+    scale = _scale(metric, query, scale, candidates)
     if scale is not None and _native(metric, query, scale, candidates):
         return native.true_scores(query.contiguous(), scale.contiguous(), candidates.contiguous())
     return triton_true_scores(metric, query, scale, candidates)
@@ -86,10 +98,11 @@ def count_above(batch: RankingBatch, candidates: Tensor, first_id: int) -> tuple
     """Return what `reference.count_above` returns."""
     if callable(batch.metric):
         return ranks.count_above(batch, candidates, first_id)
-    if batch.scale is None or not _native(batch.metric, batch.query, batch.scale, candidates):
+    scale = _scale(batch.metric, batch.query, batch.scale, candidates)
+    if scale is None or not _native(batch.metric, batch.query, scale, candidates):
         return triton_count_above(batch, candidates, first_id)
     higher, equal = (torch.zeros(len(batch.query), dtype=torch.int64, device=batch.query.device) for _ in range(2))
-    q, w, c = batch.query.contiguous(), batch.scale.contiguous(), candidates.contiguous()
+    q, w, c = batch.query.contiguous(), scale.contiguous(), candidates.contiguous()
     known = (batch.known_begin, batch.known_end, batch.known_ids, batch.true_id)
     begin, end, members, own = (t.contiguous() for t in known)
     native.count_above(q, w, c, batch.true_score.contiguous(), begin, end, members, own, first_id, higher, equal)

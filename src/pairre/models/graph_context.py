@@ -1,0 +1,112 @@
+"""OTE with the context of an entity in the graph: GC-OTE, with two of the four distances of its paper, or with all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pairre.graph import Side
+from pairre.kernels.reference.scores import stable_product
+from pairre.models.contract import Query
+from pairre.models.neighbourhood import Links, Neighbourhood
+from pairre.models.rotation import OTE, group_size
+from pairre.models.scoring import Model
+
+
+class GCOTE(Neighbourhood, OTE):
+    """The score of OTE plus the same distance to the context of the candidate (Tang et al., ACL 2020).
+
+    The context of a tail is the mean of itself and of what OTE makes of (h', r') over the links that lead to it; that
+    of a head the mean over the links that lead from it, turned back.
+    """
+
+    name = "gc-ote"
+    formula = "−Σ_g (‖e^{s} ∘ Φ(M) h − t‖₂ + ‖e^{s} ∘ Φ(M) h − context of t‖₂) over groups of features"
+    encoded_parts = {"vector": 1, "into": 1, "out": 1}
+    anchors = False
+    prepare_relations = OTE.prepare_relations
+    sampled = 4
+    rows_per_entity = 1 + sampled
+    ranked = 16
+    chunk = 1 << 11
+
+    def ways(self, side: Side) -> tuple[int, ...]:
+        """Return the direction of the context, which only candidates have: links to tails, links from heads."""
+        return (0,) if self.candidate_side[side] == "tail" else (1,)
+
+    def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor, layer: int) -> Tensor:  # noqa: ARG002
+        """Return the entity and its context in each direction that is there."""
+        r = self.parts("relation", relation)
+        size = group_size(self.dim)
+        contexts = [own, own]
+        for i, way in enumerate(links.ways):
+            by = links.relation[:, i]
+            form = "nkgij,nkgj->nkgi" if way == 0 else "nkgij,nkgi->nkgj"
+            turn = F.embedding(by, r.matrix).view(*by.shape, -1, size, size)
+            scale = F.embedding(by, r.scale if way == 0 else -r.scale).exp()
+            turned = torch.einsum(form, turn, self._groups(near[:, i])).flatten(-2) * scale
+            there = links.there[:, i, :, None]
+            contexts[way] = (own + (turned * there).sum(1)) / (1 + there.sum(1))
+        return torch.cat([own, *contexts], -1)
+
+    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
+        """Return the entity and its context on a side."""
+        return torch.cat([e.vector, e.into if e.side == "tail" else e.out], -1)
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:
+        """Return q twice: for the entity and for its context."""
+        q, _ = super().tail_query(h[..., : self.dim], r)
+        return torch.cat([q, q], -1), None
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """Return q twice: for the entity and for its context."""
+        q, _ = super().head_query(r, t[..., : self.dim])
+        return torch.cat([q, q], -1), None
+
+
+class GCOTEFull(GCOTE):
+    """The mean of all four distances of GC-OTE (Tang et al., ACL 2020): from either end to the other and its context.
+
+    f(h) is what OTE makes of a head and g(t) of a tail. As f(h) is compared with t and its context, and g(t) with h and
+    its context, a triple has the same score from both sides.
+    """
+
+    name = "gc-ote-full"
+    formula = "−¼ Σ_g (‖f(h) − t‖₂ + ‖f(h) − context of t‖₂ + ‖g(t) − h‖₂ + ‖g(t) − context of h‖₂)"
+    projects_entities = True
+    sides_differ = False
+    anchors = True
+    rows_per_entity = 1 + 2 * GCOTE.sampled
+    score_rows = Model.score_rows
+
+    def ways(self, side: Side) -> tuple[int, ...]:  # noqa: ARG002
+        """Return both directions, as anchors have contexts, too."""
+        return (0, 1)
+
+    def prepare(self, e: Any, r: Any) -> Tensor:
+        """Return the entity, its context, and twice where the relation takes it."""
+        matrices, x = self._matrices(r), self._groups(e.vector)
+        turn, scale, context = (matrices.mT, r.scale, e.out) if e.side == "head" else (matrices, -r.scale, e.into)
+        if turn.dim() > 3 and turn.shape[-4] > 1:  # one relation for each row
+            turned = stable_product(x.unsqueeze(-2), turn).squeeze(-2)
+        else:  # one for all rows, or for each row of rows
+            shared = turn.squeeze(-4) if turn.dim() > 3 else turn
+            turned = stable_product(x.transpose(-3, -2), shared).transpose(-3, -2)
+        moved = turned.flatten(-2) * scale.exp()
+        return torch.cat([e.vector.expand_as(moved), context.expand_as(moved), moved, moved], -1)
+
+    def tail_query(self, h: Tensor, r: Any) -> Query:  # noqa: ARG002
+        """Return what (t, its context, g(t), g(t)) is compared with."""
+        own, context, moved, _ = h.chunk(4, -1)
+        return torch.cat([moved, moved, own, context], -1), None
+
+    def head_query(self, r: Any, t: Tensor) -> Query:
+        """Return what (h, its context, f(h), f(h)) is compared with."""
+        return self.tail_query(t, r)
+
+    def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
+        """Return minus the mean of the four sums of distances."""
+        return super().pair_score(q, w, c) / 4
