@@ -34,6 +34,7 @@ class KilledError(BaseException):
 def few_candidates(monkeypatch):
     monkeypatch.setattr("pairre.studies.effort.candidates.families", lambda: FEW)
     monkeypatch.setattr("pairre.studies.effort.run.LEAST_SECONDS", 0.5)
+    monkeypatch.setattr("pairre.studies.effort.plan._LEAST_STEPS", 2)  # so that a busy machine tries as much
 
 
 @pytest.fixture
@@ -183,14 +184,16 @@ def test_a_failed_trial_is_left_behind(graph, tmp_path, monkeypatch):
     assert tried == [] or "the loss became" in tried[0]["error"] or tried[0]["valid_mrr"] < 0.5
 
 
-def test_what_takes_too_long_is_left_out_and_named(graph):
-    plan = effort_plan(graph, time=0.6, device="cpu")
+def test_what_takes_too_long_is_left_out_and_named(graph, monkeypatch):
+    monkeypatch.setattr("pairre.studies.effort.plan._LEAST_STEPS", 10_000)
+    plan = effort_plan(graph, time=1.0, device="cpu")
     assert set(plan.left_out) | {one.name for one in plan.candidates} == {
         one.name for variants in FEW.values() for one in variants
     }
-    assert plan.candidates[0].name == "distance 1"
-    for name in plan.left_out:
-        assert any(line.startswith(f"  left out    {name}: ") for line in plan.lines())
+    assert len(plan.candidates) == 1
+    assert plan.rounds == []
+    said = [line for line in plan.lines() if line.startswith("  left out")]
+    assert all(any(name in line and line.endswith(why) for line in said) for name, why in plan.left_out.items())
 
 
 def test_without_a_folder_the_run_stays_in_memory(graph):
@@ -210,7 +213,9 @@ def test_the_simplest_of_equals_is_kept(graph):
 
 def test_every_candidate_of_the_table_fits_a_graph(graph):
     table = families.__wrapped__()
-    assert next(iter(table.values()))[0].settings == {}, "the first candidate is the default"
+    first = next(iter(table.values()))
+    assert any(one.settings == {} for one in first), "the default is a candidate"
+    assert {resolve(graph, None, one.settings).model for one in first[:2]} == {resolve(graph).model}
     for variants in table.values():
         assert len({json.dumps(one.settings, sort_keys=True) for one in variants}) == len(variants)
         for one in variants:

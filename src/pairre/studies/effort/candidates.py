@@ -24,7 +24,7 @@ class Effort:
 
 EFFORTS: dict[EffortName, Effort] = {
     "quick": Effort(families=3, variants=2, members=2, seconds=50),
-    "standard": Effort(families=4, variants=3, members=2, seconds=90, trainings=2),
+    "standard": Effort(families=4, variants=4, members=2, seconds=90, trainings=2),
     "best": Effort(families=None, variants=None, members=4, seconds=600, trainings=10),
 }
 

@@ -24,7 +24,8 @@ from pairre.training.step import Trainer
 LEAST_SECONDS = 10.0  # that a time may be
 MAX_JUDGED = 2_000  # validation triples that judge a trial
 VALIDATIONS = {"trial": 3, "member": 10}
-_LEAST_STEPS = 30  # of a trial
+_TOO_SLOW = "too slow for the time"
+_LEAST_STEPS = 60  # of a trial
 _SEARCH, _FINISH = 0.4, 0.1  # of the time; the rest is for the members
 _PROBING = 0.2  # of the time, at most
 _KEPT = 3  # one in so many candidates of a round is tried for longer in the next
@@ -112,8 +113,8 @@ class EffortPlan:
         again = ", then again on all of train" if self.held_out else ""
         yield f"  trained     {who}, {readable_seconds(self.member_seconds)} each{again}"
         yield "  ends in     one run: an ensemble, with rules if train has some, or one model if that is better"
-        for name, why in self.left_out.items():
-            yield f"  left out    {name}: {why}"
+        for why in dict.fromkeys(self.left_out.values()):
+            yield f"  left out    {', '.join(name for name, said in self.left_out.items() if said == why)}: {why}"
 
 
 def readable_seconds(seconds: float) -> str:
@@ -170,21 +171,26 @@ def _judged(graph: Graph) -> int:
 
 
 def _rounds(graph: Graph, found: _Probe, seconds: float, effort: Effort) -> tuple[list[Candidate], list[Round]]:
-    """Return what is tried, and the rounds; a candidate that would take too few steps in its time is left out."""
-    tried = found.candidates
-    while len(tried) > 1:
-        each = seconds / 2 / len(tried)
-        slowest = max(found.costs[one.name].rank for one in tried)
-        judged = min(len(graph.valid), MAX_JUDGED, max(200, int(each / 4 / VALIDATIONS["trial"] / slowest)))
-        stage = Round(len(tried), each, judged)
-        slow = [one for one in tried if _trial_steps(found.costs[one.name], stage) < _LEAST_STEPS]
-        if not slow:
-            kept = max(min(effort.members + 1, len(tried)), len(tried) // _KEPT)
-            longer = Round(kept, seconds / 2 / kept, min(len(graph.valid), MAX_JUDGED))
-            return tried, [stage, longer] if kept < len(tried) else [stage]
-        found.left_out[slow[-1].name] = "too slow for the time"
-        tried = [one for one in tried if one is not slow[-1]]
-    return tried, []
+    """Return what is tried, and the rounds: as many candidates as there is time to try each for some steps."""
+    tried: list[Candidate] = []
+    for one in found.candidates:
+        stage = _first_round(graph, [*tried, one], found.costs, seconds / 2)
+        if all(_trial_steps(found.costs[each.name], stage) >= _LEAST_STEPS for each in (*tried, one)):
+            tried.append(one)
+        else:
+            found.left_out[one.name] = _TOO_SLOW
+    if len(tried) < 2:
+        return tried or [min(found.candidates, key=lambda one: found.costs[one.name].step)], []
+    kept = max(min(effort.members + 1, len(tried)), len(tried) // _KEPT)
+    longer = Round(kept, seconds / 2 / kept, min(len(graph.valid), MAX_JUDGED))
+    return tried, [_first_round(graph, tried, found.costs, seconds / 2), *[longer] * (kept < len(tried))]
+
+
+def _first_round(graph: Graph, tried: list[Candidate], costs: dict[str, Cost], seconds: float) -> Round:
+    """Return a round of so many seconds, of which each trial may spend a quarter on validation."""
+    each, slowest = seconds / len(tried), max(costs[one.name].rank for one in tried)
+    judged = max(200, int(each / 4 / VALIDATIONS["trial"] / slowest))
+    return Round(len(tried), each, min(len(graph.valid), MAX_JUDGED, judged))
 
 
 def _trial_steps(cost: Cost, stage: Round) -> int:
@@ -221,7 +227,7 @@ class _Probe:
             alike = _shape(recipe)
             if alike not in self._known:
                 late = time.monotonic() > self.until and self.costs
-                self._known[alike] = "too slow for the time" if late else self._cost(recipe)
+                self._known[alike] = _TOO_SLOW if late else self._cost(recipe)
             cost = self._known[alike]
             if isinstance(cost, str):
                 self.left_out[one.name] = cost
