@@ -69,6 +69,7 @@ class EffortPlan:
     rounds: list[Round]
     members: int  # that are trained in full, at most
     member_seconds: float  # for each, if there are so many
+    finish_seconds: float  # for weights, rules, probabilities and metrics
     max_steps: int
     judged: int  # validation triples that choose what is kept
     held_out: bool  # of train, because there is no validation split
@@ -144,8 +145,10 @@ def make_effort_plan(
         training = default.train.steps * first.step + VALIDATIONS["member"] * _judged(graph) * first.rank
         seconds = max(chosen.seconds, chosen.trainings * training)
     slowest = max(cost.rank for cost in found.costs.values())
-    finish = max(_FINISH * seconds, _RANKED_AT_THE_END * len(graph.valid) * slowest)
-    left = max(seconds - (time.monotonic() - started) - finish, _SEARCH * seconds)
+    probed = time.monotonic() - started
+    # Where kernels had to be compiled for the probes, others have to be at the end.
+    finish = max(_FINISH * seconds, _RANKED_AT_THE_END * len(graph.valid) * slowest, probed)
+    left = max(seconds - probed - finish, _SEARCH * seconds)
     tried, rounds = _rounds(graph, found, _SEARCH * left, chosen)
     members = min(_members_in_memory(graph, tried, chosen.members), len({one.family for one in tried}))
     searched = sum(stage.trials * stage.seconds for stage in rounds)
@@ -160,6 +163,7 @@ def make_effort_plan(
         rounds,
         members,
         (left - searched) / (members * (2 if held_out else 1)),
+        seconds - probed - left,
         _LONGEST * default.train.steps,
         _judged(graph),
         held_out,

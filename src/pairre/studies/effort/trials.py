@@ -25,7 +25,6 @@ from pairre.training import train
 
 Notify = Callable[[str], None]
 _WORTH_TRAINING = 0.7  # of the best validation MRR: a worse family adds nothing to an ensemble
-_FOR_THE_END = 0.1  # of all time: members that train have to stop before
 
 
 class _OutOfTimeError(Exception):
@@ -36,28 +35,26 @@ class Search:
     """The trials of a plan on a graph; what the journal knows already is not tried again."""
 
     def __init__(self, journal: Journal, graph: Graph, device: torch.device, notify: Notify) -> None:
-        self.journal, self.plan, self.graph, self.device, self.notify = (journal, journal.plan, graph, device, notify)
+        self.journal, self.plan, self.graph = journal, journal.plan, graph
+        self.device, self.notify = device, notify
 
     def finalists(self) -> list[Candidate]:
         """Return what is worth training in full, the best first: at most one candidate of each family."""
-        left = self.plan.candidates
-        best: dict[str, float] = dict.fromkeys((one.name for one in left), 0.0)
+        left, best = self.plan.candidates, dict[str, float]()
         for number, stage in enumerate(self.plan.rounds, 1):
-            trials = {one.name: self._trial(one, number, stage) for one in self._going_on(left, best, stage.trials)}
-            left = [one for one in left if one.name in trials]
-            best = {name: trial.valid_mrr for name, trial in trials.items()}
-        left = sorted(left, key=lambda one: -best[one.name])
-        families = {one.family: one for one in reversed(left)}
-        chosen = sorted(families.values(), key=lambda one: -best[one.name])[: self.plan.members]
-        return [one for one in chosen if best[one.name] >= _WORTH_TRAINING * best[chosen[0].name]]
+            first = self._best_of_families(left)
+            tried = [*first, *(one for one in left if one not in first)][: stage.trials]
+            best = {one.name: self._trial(one, number, stage).valid_mrr for one in tried}
+            left = sorted(tried, key=lambda one: -best[one.name])
+        worth = _WORTH_TRAINING * best.get(left[0].name, 0.0)
+        return [one for one in self._best_of_families(left) if best.get(one.name, 0.0) >= worth]
 
-    def _going_on(self, left: list[Candidate], best: dict[str, float], number: int) -> list[Candidate]:
-        """Return so many candidates: the best of each of the best families, then the best of all."""
-        ordered = sorted(left, key=lambda one: -best[one.name])
-        families = list({one.family: one for one in reversed(ordered)}.values())
-        families.sort(key=lambda one: -best[one.name])
-        first = families[: self.plan.members]
-        return [*first, *(one for one in ordered if one not in first)][:number]
+    def _best_of_families(self, ordered: list[Candidate]) -> list[Candidate]:
+        """Return the first candidate of each of as many families as are trained in full."""
+        found: dict[str, Candidate] = {}
+        for one in ordered:
+            found.setdefault(one.family, one)
+        return list(found.values())[: self.plan.members]
 
     def _trial(self, candidate: Candidate, number: int, stage: Round) -> Trial:
         """Return what a candidate reaches in a round."""
@@ -103,7 +100,7 @@ class Search:
 
     def _seconds_of_member(self, remaining: int) -> float:
         """Return how long the next of some members may be trained: what is left, but for the end, is shared equally."""
-        left = self.journal.left - _FOR_THE_END * self.plan.seconds
+        left = self.journal.left - self.plan.finish_seconds
         return max(left / remaining / (2 if self.plan.held_out else 1), self.plan.member_seconds / 2)
 
     def _train_member(self, candidate: Candidate, path: Path, seconds: float, progress: bool) -> None:
