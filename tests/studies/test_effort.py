@@ -15,7 +15,7 @@ from pairre.studies.effort import EFFORTS, EffortInterruptedError, effort_plan
 from pairre.studies.effort.candidates import Candidate, candidates, families
 from pairre.studies.effort.choice import choose
 from pairre.studies.effort.plan import readable_seconds
-from pairre.support.errors import GraphError, RecipeError, RunError
+from pairre.support.errors import GraphError, RecipeError, RunError, TrainingError
 
 TRIALS = sys.modules["pairre.studies.effort.trials"]
 SECONDS = 2.0
@@ -153,6 +153,19 @@ def test_signals_stop_it_with_advice(graph, tmp_path, monkeypatch):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_what_is_stopped_before_there_is_a_plan_leaves_nothing(graph, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "pairre.studies.effort.run.make_effort_plan", lambda *_, **__: signal.raise_signal(signal.SIGINT)
+    )
+    with pytest.raises(EffortInterruptedError, match="nothing had been tried"):
+        best(graph, tmp_path / "run")
+    monkeypatch.undo()
+    monkeypatch.setattr("pairre.training.memory.available_bytes", lambda *_: 1000)
+    with pytest.raises(TrainingError, match=r"nothing can be trained; .*: .* are free on cpu"):
+        best(graph, tmp_path / "run", time=20)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_slow_machine_does_not_exceed_the_time_by_much(graph, tmp_path, monkeypatch):
     """Steps that take five times as long as when they were timed."""
     made = effort_plan(graph, time=SECONDS, device="cpu")
@@ -199,7 +212,8 @@ def test_what_takes_too_long_is_left_out_and_named(graph, monkeypatch):
 def test_without_a_folder_the_run_stays_in_memory(graph):
     run = train_best(graph, effort="quick", time=2.0, device="cpu", progress=False)
     assert run.path is None
-    assert evaluate(run, "valid")["both"]["mrr"] > 0.3
+    assert run.graph.fingerprint == graph.fingerprint
+    assert evaluate(run, "valid")["both"]["mrr"] > 0.11  # that of a random order
 
 
 def test_the_simplest_of_equals_is_kept(graph):
@@ -279,11 +293,11 @@ def test_options_that_say_how_to_train_are_refused(call, triples_file, tmp_path,
 
 def test_the_command(call, triples_file, tmp_path):
     out = tmp_path / "run"
-    code, printed, said = call("train", triples_file, "--time", "3s", "--dry-run", "--out", out, "--device", "cpu")
+    code, printed, said = call("train", triples_file, "--time", "2s", "--dry-run", "--out", out, "--device", "cpu")
     assert (code, out.exists()) == (0, False), said
     assert printed.startswith("plan of --effort standard")
     code, printed, said = call(
-        "train", triples_file, "--effort", "quick", "--time", "3", "--out", out, "--device", "cpu"
+        "train", triples_file, "--effort", "quick", "--time", "2", "--out", out, "--device", "cpu"
     )
     assert code == 0, said
     assert said.startswith("plan of --effort quick")

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from pairre.runs import Run
     from pairre.studies.effort import EffortName
 
+# What `train` does without a recipe or a setting: None trains with the default settings. `standard` becomes the default
+# when benchmarks/effort.py shows on a GPU, too, that it is better and takes at most twice as long.
+_DEFAULT_EFFORT: EffortName | None = None
+
 
 @with_source_options
 def command(
@@ -125,9 +129,11 @@ def command(
     loaded = None if graph is None else read_graph(graph, *reading)
     options: dict[str, Any] = {"overrides": settings or (), "rules": rules_file, "init_from": init_from}
     options |= {"init_vectors": init_vectors, "freeze": freeze_vectors, "teacher": teacher}
+    given = {**options, "recipe": recipe, "seeds": seeds > 1, "tensorboard": tensorboard}
+    if not resume and not any(given.values()):
+        effort = effort or _DEFAULT_EFFORT
     if effort or time or dry_run or (resume and _is_effort(run)):
-        refused = {**options, "recipe": recipe, "seeds": seeds > 1, "tensorboard": tensorboard}
-        _refuse_with_effort(refused)
+        _refuse_with_effort(given)
         _train_best(loaded, run, effort, time, device, resume, dry_run)
         return
     options |= {"out": run, "resume": resume, "device": device}

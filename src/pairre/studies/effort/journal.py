@@ -96,11 +96,15 @@ class Journal:
 
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Make a folder of state if there is none, and hold its lock during a block."""
+    """Make a folder of state if there is none, and hold its lock during a block; one without a plan is removed."""
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with RunFolder(folder).locked():
-        yield
+        try:
+            yield
+        finally:
+            if not (folder / PLAN).exists():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def stored_graph(folder: Path) -> Graph:

@@ -32,7 +32,7 @@ from pairre.support.terminal import Console
 from pairre.training import TrainingInterruptedError, train
 
 _HELD_OUT = 0.1  # of train, where there is no validation split
-_TO_SPARE = 0.05  # of the time: rules may be looked for so much longer
+_TO_SPARE = 0.1  # of the time: rules may be looked for so much longer
 _MAX_SPLIT = 20_000_000  # triples of train that are held out from
 
 
@@ -40,9 +40,8 @@ class EffortInterruptedError(TrainingInterruptedError):
     """Raised on Ctrl-C and SIGTERM; the trials that had ended are kept."""
 
     def __init__(self, folder: Path, signum: int) -> None:
-        PairREError.__init__(
-            self, f"stopped; the trials that had ended are in {folder}: the same command with --resume continues"
-        )
+        kept = f"the trials that had ended are in {folder}: the same command with --resume continues"
+        PairREError.__init__(self, f"stopped; {kept if (folder / PLAN).exists() else 'nothing had been tried yet'}")
         self.exit_code = 128 + signum
 
 
@@ -75,10 +74,11 @@ def train_best(
         if resume:
             raise RunError("resume: say which run folder, with out")
         with tempfile.TemporaryDirectory() as scratch:
-            path = Path(scratch) / "run"
-            run = train_best(
-                graph, effort=effort, time=time, out=path, device=device, seed=seed, progress=progress, notify=say
-            )
+            options: dict[str, Any] = {"effort": effort, "time": time, "device": device, "seed": seed}
+            try:
+                run = train_best(graph, **options, out=Path(scratch) / "run", progress=progress, notify=say)
+            except EffortInterruptedError:  # there is no folder to go on from
+                raise KeyboardInterrupt from None
             return replace(run, path=None)
     _check(effort, time)
     began, path = clock.monotonic(), Path(out)
