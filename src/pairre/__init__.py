@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pairre.rules import Implied, Rule, apply_rules, mine, read_rules, write_rules
     from pairre.runs import Calibration, Run, check_run, load_run, merge, migrate
     from pairre.settings import Recipe, default_recipe, load_recipe
+    from pairre.studies.effort import effort_plan, train_best
     from pairre.studies.tune import tune
     from pairre.support.errors import PairREError
     from pairre.training import extend, train, train_seeds
@@ -77,6 +78,7 @@ __all__ = [
     "default_recipe",
     "discover",
     "duplicates",
+    "effort_plan",
     "ensemble",
     "evaluate",
     "evaluate_with_rules",
@@ -98,6 +100,7 @@ __all__ = [
     "score",
     "similar",
     "train",
+    "train_best",
     "train_seeds",
     "tune",
     "write_rules",

@@ -36,6 +36,8 @@ def blocks(page):
 
 def shortened(command):
     """Return the command with few training steps, if it does not choose their number itself."""
+    if "--effort" in command:
+        return re.sub(r"(--effort \w+)( --time \w+)?", r"\1 --time 10s", command)
     trains = re.search(r"^pairre (--plugin \S+ )*train ", command)
     return f"{command} --set train.steps=60" if trains and "train.steps" not in command else command
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,7 +28,13 @@ from pairre.support.errors import PairREError, RecipeError
 from pairre.support.text import shell_word
 
 if TYPE_CHECKING:
+    from pairre.graph import Graph
     from pairre.runs import Run
+    from pairre.studies.effort import EffortName
+
+# What `train` does without a recipe or a setting: None trains with the default settings. `standard` becomes the default
+# when benchmarks/effort.py shows on a GPU, too, that it is better and takes at most twice as long.
+_DEFAULT_EFFORT: EffortName | None = None
 
 
 @with_source_options
@@ -67,6 +74,17 @@ def command(
     seeds: Annotated[
         int, typer.Option(min=1, help="Train so many times, seeds 0, 1, …, into RUN/seed-0, …: on a GPU all at once.")
     ] = 1,
+    effort: Annotated[
+        Literal["quick", "standard", "best"] | None,
+        typer.Option(
+            help="Find out which model fits GRAPH: in about a minute, in twice or in ten times the time of a training."
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How long --effort may take in all: `90s`, `10m`, `1h30m`."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan of --effort, and train nothing.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard.")] = False,
     columns: Columns = None,
     header: Header = None,
@@ -79,13 +97,17 @@ def command(
     """Train on a graph, keep the best weights, and rank the test split at the end.
 
     Ctrl-C saves and stops; the same command with `--resume` continues, on the CPU to the very bits of an unbroken run.
-    So does `pairre train --resume --out RUN`.
+    So does `pairre train --resume --out RUN`. With `--effort`, several models are tried, and the best are combined.
 
     Examples:
 
         pairre train atlas --out runs/atlas
 
         pairre train my-triples.csv --out runs/mine --set model.dim=100 --set train.steps=5000
+
+        pairre train my-triples.csv --effort standard --out runs/best
+
+        pairre train atlas --effort quick --time 30s --out runs/soon
 
         pairre train fb15k-237 --recipe fb15k-237 --out runs/fb --seeds 3
 
@@ -99,22 +121,80 @@ def command(
 
         pairre train --sparql http://localhost:7878/query --query links.rq --out runs/endpoint
     """
-    from pairre.runs import RunFolder
     from pairre.training import train, train_seeds
 
     reading = (columns, header, delimiter, split, split_seed, unverified, source)
     if graph is None and reading != (None, None, None, "90/5/5", 0, False, NO_OPTIONS):
         raise PairREError("options that say how GRAPH is read have no effect without GRAPH; leave them out")
     loaded = None if graph is None else read_graph(graph, *reading)
-    options: dict[str, Any] = {"overrides": settings or (), "rules": rules_file, "out": run, "resume": resume}
-    options |= {"device": device, "init_from": init_from, "init_vectors": init_vectors, "freeze": freeze_vectors}
-    options["teacher"] = teacher
+    options: dict[str, Any] = {"overrides": settings or (), "rules": rules_file, "init_from": init_from}
+    options |= {"init_vectors": init_vectors, "freeze": freeze_vectors, "teacher": teacher}
+    given = {**options, "recipe": recipe, "seeds": seeds > 1, "tensorboard": tensorboard}
+    if not resume and not any(given.values()):
+        effort = effort or _DEFAULT_EFFORT
+    if effort or time or dry_run or (resume and _is_effort(run)):
+        _refuse_with_effort(given)
+        _train_best(loaded, run, effort, time, device, resume, dry_run)
+        return
+    options |= {"out": run, "resume": resume, "device": device}
     if seeds > 1:
         if tensorboard:
             raise RecipeError("--tensorboard shows one run: leave out --seeds")
         _show_seeds(train_seeds(loaded, recipe, seeds=range(seeds), **options), run)
         return
-    graph_used = train(loaded, recipe, tensorboard=tensorboard, **options).graph
+    _show_run(train(loaded, recipe, tensorboard=tensorboard, **options).graph, run)
+
+
+def _is_effort(run: Path) -> bool:
+    """Return whether a run is the end of an effort, or will be."""
+    from pairre.studies.effort.journal import PLAN, state_folder
+
+    return (run / PLAN).exists() or (state_folder(run) / PLAN).exists()
+
+
+def _refuse_with_effort(given: dict[str, Any]) -> None:
+    """Raise a RecipeError if an option is given that says how to train, which an effort finds out."""
+    flags = {"overrides": "--set", "freeze": "--freeze-vectors"}
+    for name, value in given.items():
+        if value:
+            flag = flags.get(name, f"--{name.replace('_', '-')}")
+            raise RecipeError(f"{flag}: --effort finds out by itself how to train; leave out {flag}, or --effort")
+
+
+def _train_best(
+    graph: Graph | None,
+    run: Path,
+    effort: EffortName | None,
+    time: str | None,
+    device: str,
+    resume: bool,
+    dry_run: bool,
+) -> None:
+    """Find out which model fits a graph, or only print the plan."""
+    from pairre.studies.effort import effort_plan, train_best
+
+    seconds = None if time is None else read_seconds(time)
+    if dry_run:
+        for line in effort_plan(graph, effort=effort or "standard", time=seconds, device=device).lines():
+            echo(line)
+        return
+    found = train_best(graph, effort=effort, time=seconds, out=run, resume=resume, device=device)
+    _show_run(found.graph, run)
+
+
+def read_seconds(text: str) -> float:
+    """Return the seconds of a time such as `90s`, `10m`, `1h30m` or `45`."""
+    found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", text.strip().lower())
+    if not found or not any(found.groups()):
+        raise PairREError(f"--time {text}: a time expected, such as 90s, 10m or 1h30m")
+    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return float(3600 * hours + 60 * minutes + seconds)
+
+
+def _show_run(graph_used: Graph, run: Path) -> None:
+    """Print the metrics of a run, and what can be done next."""
+    from pairre.runs import RunFolder
+
     if metrics := RunFolder.open(run).metrics():
         out.print(tables.metrics_table(metrics))
     first = graph_used.train[0].tolist()

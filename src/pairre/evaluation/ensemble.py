@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,19 +43,61 @@ def ensemble(
     """
     opened = [run if isinstance(run, Run) else load_run(run, device) for run in runs]
     given = read_rules(rules) if isinstance(rules, str | Path) else None if rules is None else list(rules)
-    members = _Parts.of(opened, given, combine)
+    return fit_ensemble(opened, given, combine, progress).run()
+
+
+@dataclass(frozen=True)
+class FittedEnsemble:
+    """The members of an ensemble, and the weights that the validation split chose for them."""
+
+    members: _Parts
+    fitted: Fit
+    origin: dict[str, Any]  # what run.json says about them
+
+    @property
+    def left_out_mrr(self) -> float:
+        """The validation MRR of such weights on triples that they were not fitted to."""
+        return self.fitted.left_out_mrr[str(self.fitted.plan)]
+
+    @property
+    def member_mrr(self) -> list[float]:
+        """The MRR of each member alone on the same triples, rules last."""
+        return [member["valid_mrr"] for member in self.origin["members"]]
+
+    def run(self) -> Run:
+        """Return the ensemble as a run; if all members are runs of PairRE, it is one, too."""
+        return self._made_of(self.members)
+
+    def run_of(self, runs: Sequence[Run], rules: Sequence[Rule] | None) -> Run:
+        """Return an ensemble with these weights of other runs, such as the same ones trained on more triples."""
+        combine = self.members.rules.combine if self.members.rules else "max"
+        return self._made_of(_Parts.of(runs, rules, combine))
+
+    def _made_of(self, members: _Parts) -> Run:
+        foldable = members.rules is None and can_fold(members.runs)
+        weights = self.fitted.weights
+        result = fold(members.runs, weights) if foldable else _unfolded(members, weights)
+        result.origin = self.origin
+        return result
+
+
+def fit_ensemble(
+    runs: Sequence[Run],
+    rules: Sequence[Rule] | None = None,
+    combine: Combine = "max",
+    progress: ProgressCallback | None = None,
+) -> FittedEnsemble:
+    """Return the weights of an ensemble, which is not made yet."""
+    members = _Parts.of(runs, rules, combine)
     graph, models = members.graph, members.models
     if not len(graph.valid):
         raise GraphError(f"{graph.name}: no validation split, on which the weights of an ensemble are chosen")
-    foldable = members.rules is None and can_fold(members.runs)
     chosen = _sample(len(graph.valid))
     fixed = {side: ids[chosen] for side, ids in graph.fixed_candidates("valid").items()}
     found = candidate_scores(models, graph, graph.valid[chosen], fixed, progress)
     members.check(found)
     fitted = fit(found, graph.num_relations)
-    result = fold(members.runs, fitted.weights) if foldable else _unfolded(members, fitted)
-    result.origin = _origin(members, found, fitted)
-    return result
+    return FittedEnsemble(members, fitted, _origin(members, found, fitted))
 
 
 def _sample(num_triples: int) -> Tensor:
@@ -113,9 +156,9 @@ class _Parts:
             raise RunError(f"{name}: some scores are not finite numbers, so they cannot be added; leave this run out")
 
 
-def _unfolded(members: _Parts, fitted: Fit) -> Run:
+def _unfolded(members: _Parts, weights: Tensor) -> Run:
     recipes: list[Recipe] = [run.recipe for run in members.runs]
-    model = Ensemble(members.models, fitted.weights)
+    model = Ensemble(members.models, weights)
     model.requires_grad_(False)
     return Run(members.graph, Members.of(model, recipes).recipe(model), model, members=recipes)
 

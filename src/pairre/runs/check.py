@@ -11,6 +11,7 @@ import torch
 from pairre.runs.folder import RunFolder
 from pairre.runs.run import stored_model
 from pairre.support.errors import PairREError, RunError
+from pairre.support.files import read_checked_json
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,16 @@ def _examine_calibration(folder: RunFolder) -> str:
     return f"fitted on {fitted.num_true} true and {fitted.num_false} false triples"
 
 
+def _examine_plan(folder: RunFolder) -> str:
+    plan = read_checked_json(folder.path / "plan.json")
+    return f"{len(plan.get('trials', [])):,} trainings were compared"
+
+
 _EXAMINED: dict[str, Callable[[RunFolder], str]] = {
     "model.safetensors": _examine_model,
     "checkpoint.safetensors": _examine_checkpoint,
     "log.jsonl": _examine_log,
     "metrics.json": _examine_metrics,
     "calibration.json": _examine_calibration,
+    "plan.json": _examine_plan,
 }

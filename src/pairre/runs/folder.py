@@ -11,6 +11,7 @@ model.safetensors       the best weights so far, for evaluate and predict
 log.jsonl               one line for each report and each validation
 metrics.json            the last evaluation of `train`
 calibration.json        the curve from scores to probabilities, fitted on the validation split
+plan.json               of a run that an effort made: what was tried, what it reached, and what was kept
 lock                    held by the process that trains
 
 Files that change carry their own checksum, so that a file and its checksum are always replaced together.

@@ -83,7 +83,7 @@ def train(
         progress=progress,
         tensorboard=tensorboard,
     )
-    session.on_validation, session.warns = on_validation, progress
+    session.on_validation, session.warns = on_validation, progress and not on_validation
     return _run_together([session], chosen)[0]
 
 
