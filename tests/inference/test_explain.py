@@ -144,19 +144,17 @@ def test_gradients_of_facts_are_those_of_their_loss(name, loss):
     losses = FactLoss(run, 3, facts)
     row = run.model.entity[3:4].clone()
     each = losses.gradients(row)
-    assert torch.allclose(losses.mean_gradients(row, torch.ones(1, len(facts)))[0], each.mean(0), atol=1e-5)
+    assert torch.allclose(losses.mean_gradients(torch.ones(1, len(facts)))(row)[0], each.mean(0), atol=1e-5)
     weights = torch.ones(2, len(facts))
     weights[1, 0] = 0
-    assert torch.allclose(losses.mean_gradients(row.repeat(2, 1), weights)[1], each[1:].mean(0), atol=1e-5)
+    assert torch.allclose(losses.mean_gradients(weights)(row.repeat(2, 1))[1], each[1:].mean(0), atol=1e-5)
     losses.at_once = 3
     assert torch.allclose(losses.gradients(row), each, atol=1e-5)
     if loss == "self-adversarial":
         return  # its weights of negatives are constants of the gradient
 
     def value(moved):
-        one = torch.ones(1)
-        sides = (losses._loss(side, moved, torch.tensor([0]), one) for side in ("tail", "head"))
-        return float(sum(sides))
+        return float(losses.value(moved, losses.terms(torch.ones(1, 1), losses.facts[:1])))
 
     step = 1e-2 * torch.nn.functional.normalize(each[:1], dim=1)
     difference = value(row + step) - value(row - step)

@@ -78,6 +78,10 @@ class Explanation:
         """Return plain values, ready for JSON."""
         return asdict(self)
 
+    def mentioned(self) -> Iterator[Fact]:
+        """Yield the facts that the answer rests on, some perhaps twice."""
+        yield from _mentioned(self.rules, self.facts, self.similar)
+
 
 def explain(
     run: Run,

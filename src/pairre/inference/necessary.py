@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.graph import Graph, Side
+from pairre.graph.graph import SIDES
 from pairre.graph.index import COLUMN
 from pairre.kernels import backend
 from pairre.models.contract import Query
@@ -126,6 +128,38 @@ class Answer:
         )
 
 
+class _Batch(NamedTuple):
+    """Queries of B facts that leave one side open, and what of them does not depend on the entity's row.
+
+    Where the entity is given, the query and the scores of its negatives follow the row; else it is the true answer, and
+    only its own score does.
+    """
+
+    relation: Tensor  # [B, ·] rows
+    q: Tensor  # [B, ·] the query, of the stored rows
+    w: Tensor | None
+    true: Tensor  # [B, ·] stored rows of the true answers, prepared
+    negative: Tensor  # [B, K] scores of the negatives
+    known: Tensor  # [B, K] negatives that make facts of train
+    loop: Tensor  # [B, 1] whether the entity is both given and the true answer
+
+    def select(self, rows: Tensor) -> _Batch:
+        """Return some of the queries, perhaps repeated."""
+        return _Batch(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A part of the loss: queries that have the entity in one place, each with one of V rows of it."""
+
+    side: Side  # that the queries leave open
+    given: bool
+    batch: _Batch
+    variant: Tensor  # [B]
+    weight: Tensor  # [B]
+    has_loops: bool
+
+
 class FactLoss:
     """The loss of facts of one entity as a function of its row, with the run's own loss and fixed negatives."""
 
@@ -140,9 +174,9 @@ class FactLoss:
             torch.randperm(num, generator=random) if num <= 1 << 20 else torch.randint(num, (num,), generator=random)
         )
         self.negatives = drawn[:_NEGATIVES].to(self.facts.device)
-        self.known = {  # negatives that make facts of train, [B, K]
-            side: run.graph.known_train.side(side, self.facts.device).contains(self.facts, self.negatives)
-            for side in ("tail", "head")
+        rows = self.model.entity_rows(self.negatives)
+        self.prepared = {  # where they are the same for every query
+            side: rows if self.model.projects_entities else self._prepare(side, rows, None) for side in SIDES
         }
         width = max(source.width for source in self.model.stored.values())
         self.at_once = max(1, _ELEMENTS // (len(self.negatives) * width))
@@ -150,48 +184,83 @@ class FactLoss:
     def gradients(self, row: Tensor) -> Tensor:
         """Return the gradient [B, D] of the loss of each fact for the entity's row [1, D]."""
         parts = []
-        for start in range(0, len(self.facts), self.at_once):
-            chosen = torch.arange(start, min(start + self.at_once, len(self.facts)), device=row.device)
-            rows = row.expand(len(chosen), -1)
-            parts.append(self._gradient(rows, torch.arange(len(chosen), device=row.device), chosen))
+        for facts in self.facts.split(self.at_once):
+            weights = torch.eye(len(facts), device=row.device)
+            parts.append(self.gradient(row.expand(len(facts), -1), self.terms(weights, facts)))
         return torch.cat(parts)
 
-    def mean_gradients(self, rows: Tensor, weights: Tensor) -> Tensor:
-        """Return the gradient [V, D] of the weighted mean loss, for V rows with weights [V, B] each."""
-        variant, fact = weights.nonzero().T
-        total = torch.zeros_like(rows)
-        for start in range(0, len(fact), self.at_once):
-            part = slice(start, start + self.at_once)
-            total += self._gradient(rows, variant[part], fact[part], weights[variant[part], fact[part]])
-        return total / weights.sum(1, keepdim=True).clamp(min=1e-12)
+    def mean_gradients(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return a function of V rows: the gradients [V, D] of the weighted mean loss, with weights [V, B] each."""
+        terms, total = self.terms(weights, self.facts), weights.sum(1, keepdim=True).clamp(min=1e-12)
+        return lambda rows: self.gradient(rows, terms) / total
 
-    def _gradient(self, rows: Tensor, variant: Tensor, fact: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Return the gradient for rows [V, D] of the summed loss of facts [B], each with the row of its variant."""
-        weight = torch.ones(len(fact), device=rows.device) if weight is None else weight
+    def terms(self, weights: Tensor, facts: Tensor) -> list[_Term]:
+        """Return the loss of facts [B, 3], for V rows of the entity with weights [V, B] each."""
+        found = []
+        for side in SIDES:
+            is_given = facts[:, 2 - COLUMN[side]] == self.entity
+            for given, mine in ((True, is_given), (False, ~is_given)):
+                if bool(mine.any()):
+                    batch, weights_of = self._batch(side, facts[mine]), weights[:, mine]
+                    for pairs in weights_of.nonzero().split(self.at_once):
+                        variant, row = pairs.T
+                        part, weight = batch.select(row), weights_of[variant, row]
+                        found.append(_Term(side, given, part, variant, weight, given and bool(part.loop.any())))
+        return found
+
+    def gradient(self, rows: Tensor, terms: list[_Term]) -> Tensor:
+        """Return the gradient [V, D] for rows [V, D] of the sum of terms."""
         with torch.enable_grad():
             leaf = rows.detach().requires_grad_()
-            own = leaf[variant]
-            loss = self._loss("tail", own, fact, weight) + self._loss("head", own, fact, weight)
-            return torch.autograd.grad(loss, leaf)[0]
+            return torch.autograd.grad(self.value(leaf, terms), leaf)[0]
 
-    def _loss(self, side: Side, rows: Tensor, fact: Tensor, weight: Tensor) -> Tensor:
-        """Return the loss of the queries of facts [B] that leave `side` open, the entity's rows [B, D] given."""
-        model, recipe, facts = self.model, self.run.recipe.loss, self.facts[fact]
-        column, place = COLUMN[side], model.candidate_side[side]
+    def value(self, rows: Tensor, terms: list[_Term]) -> Tensor:
+        """Return the sum of terms for rows [V, D]."""
+        total = rows.new_zeros(())
+        for term in terms:
+            if term.given:
+                positive, negative = self._given(rows, term)
+            else:
+                positive, negative = self._true(rows, term), term.batch.negative
+            total = total + self.loss(positive, negative, term.batch.known, term.weight, self.run.recipe.loss)
+        return total
+
+    def _given(self, rows: Tensor, term: _Term) -> tuple[Tensor, Tensor]:
+        """Return scores of the true answers [B] and of the negatives [B, K] of queries that give the entity."""
+        own, side, relation, true = F.embedding(term.variant, rows), term.side, term.batch.relation, term.batch.true
+        query = self.model.make_query(side, own, relation)
+        if term.has_loops:
+            true = torch.where(term.batch.loop, self._prepare(side, own, relation), true)
+        return self.model.pair_score(*query, true), self._negative_scores(side, query, relation)
+
+    def _true(self, rows: Tensor, term: _Term) -> Tensor:
+        """Return scores [B] of the entity as the true answer."""
+        query = term.batch.q, term.batch.w
+        if self.model.projects_entities:
+            own = F.embedding(term.variant, rows)
+            return self.model.pair_score(*query, self._prepare(term.side, own, term.batch.relation))
+        return self.model.score_rows(*query, self._prepare(term.side, rows, None), term.variant[:, None])[:, 0]
+
+    def _batch(self, side: Side, facts: Tensor) -> _Batch:
+        """Return the queries of facts [B, 3] that leave a side open."""
+        model, column = self.model, COLUMN[side]
         relation = model.relation_rows(facts[:, 1], side)
+        query = model.make_query(side, model.entity_rows(facts[:, 2 - column]), relation)
+        true = self._prepare(side, model.entity_rows(facts[:, column]), relation)
+        known = self.run.graph.known_train.side(side, facts.device).contains(facts, self.negatives)
+        loop = facts[:, column, None] == self.entity
+        return _Batch(relation, *query, true, self._negative_scores(side, query, relation), known, loop)
 
-        def row_of(ids: Tensor) -> Tensor:
-            return torch.where((ids == self.entity)[:, None], rows, model.entity_rows(ids))
+    def _negative_scores(self, side: Side, query: Query, relation: Tensor) -> Tensor:
+        """Return the scores [B, K] of the negatives."""
+        if not self.model.projects_entities:
+            return self.model.score_rows(*query, self.prepared[side])
+        q, w = query
+        prepared = self._prepare(side, self.prepared[side][None], relation[:, None])
+        return self.model.pair_score(q[:, None], None if w is None else w[:, None], prepared)
 
-        query = q, w = model.make_query(side, row_of(facts[:, 2 - column]), relation)
-        positive = model.pair_score(*query, model.prepare_entities(row_of(facts[:, column]), place, relation))
-        others = model.entity_rows(self.negatives)
-        if model.projects_entities:
-            prepared = model.prepare_entities(others[None], place, relation[:, None])
-            negative = model.pair_score(q[:, None], None if w is None else w[:, None], prepared)
-        else:
-            negative = model.score_rows(*query, model.prepare_entities(others, place, None))
-        return self.loss(positive, negative, self.known[side][fact], weight, recipe)
+    def _prepare(self, side: Side, rows: Tensor, relation: Tensor | None) -> Tensor:
+        return self.model.prepare_entities(rows, self.model.candidate_side[side], relation)
 
 
 def facts_of(graph: Graph, entity: int, without: Tensor) -> Tensor:
@@ -260,10 +329,10 @@ def _refit(
     weights = torch.ones(num_refits + 1, num, device=row.device)
     weights[:, num_refits:] = (num_facts - num_refits) / max(1, num - num_refits)
     weights[torch.arange(1, num_refits + 1), torch.arange(num_refits)] = 0
-    rows = row.repeat(num_refits + 1, 1)
+    mean_gradients, rows = loss.mean_gradients(weights), row.repeat(num_refits + 1, 1)
     size = _RATE * row.square().mean().sqrt() / scale
     for step in range(_STEPS):
-        rows = rows - size * (1 - step / _STEPS) * loss.mean_gradients(rows, weights)
+        rows = rows - size * (1 - step / _STEPS) * mean_gradients(rows)
         if rows.shape[1] == loss.model.stored["entity"].width:  # not of a model that encodes rows first
             rows = loss.model.constrain("entity", rows)
         if progress:

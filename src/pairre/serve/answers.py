@@ -241,6 +241,7 @@ def why(state: RunState, head: str, relation: str, tail: str, side: Side = "tail
         raise ServeError("side: head or tail expected")
     ids = _triple_ids(state, head, relation, tail)
     found = state.explanation(*ids, side, k)
+    fact = _facts(state, found)
     return {
         "triple": _explained(state, ids, found),
         "side": side,
@@ -250,16 +251,14 @@ def why(state: RunState, head: str, relation: str, tail: str, side: Side = "tail
                 "kind": rule.kind,
                 "confidence": rule.confidence,
                 "support": rule.support,
-                "facts": [[_fact(state, fact) for fact in way] for way in rule.ways],
+                "facts": [[fact[one] for one in way] for way in rule.ways],
                 "num_ways": rule.num_ways,
             }
             for rule in found.rules
         ],
-        "necessary": [
-            {"fact": _fact(state, one.fact), "of": one.of, "drop": _drop(found, one.of, one)} for one in found.facts
-        ],
+        "necessary": [{"fact": fact[one.fact], "of": one.of, "drop": _drop(found, one.of, one)} for one in found.facts],
         "similar_facts": [
-            {"fact": _fact(state, one.fact), "of": one.of, "similarity": one.similarity} for one in found.similar
+            {"fact": fact[one.fact], "of": one.of, "similarity": one.similarity} for one in found.similar
         ],
     }
 
@@ -277,12 +276,19 @@ def _explained(state: RunState, ids: tuple[int, int, int], found: Explanation) -
     }
 
 
-def _fact(state: RunState, fact: NamedFact) -> Fact:
-    """Return a fact of an explanation, and the split that has it."""
+def _facts(state: RunState, found: Explanation) -> dict[NamedFact, Fact]:
+    """Return each fact of an explanation as people read it, with the split that has it."""
     graph = state.run.graph
-    ids = graph.entities.id(fact.head), graph.relations.id(fact.relation), graph.entities.id(fact.tail)
-    split = int(graph.split_of(torch.tensor([ids]))[0])
-    return state.fact(ids, None if split < 0 else SPLITS[split])
+    mentioned = list(dict.fromkeys(found.mentioned()))
+    ids = [
+        (graph.entities.id(fact.head), graph.relations.id(fact.relation), graph.entities.id(fact.tail))
+        for fact in mentioned
+    ]
+    splits = graph.split_of(torch.tensor(ids).reshape(-1, 3)).tolist()
+    return {
+        fact: state.fact(triple, None if split < 0 else SPLITS[split])
+        for fact, triple, split in zip(mentioned, ids, splits, strict=True)
+    }
 
 
 def _drop(found: Explanation, of: str, one: Any) -> Drop:

@@ -1,8 +1,8 @@
 """The engine of a server: scorer processes that share one copy of each run, and are started again when they end.
 
 The process with the event loop does no arithmetic and loads no torch. Short calls go to the scorers, in batches of
-whatever waits. Long ones, and what is prepared in the background, have a process of their own, of lower priority. A GPU
-is held by one process, which does all of it.
+whatever waits. Long ones, and what is prepared in the background, have a process of their own. A GPU is held by one
+process, which does all of it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from pairre.support.errors import PairREError
 
 _SWEEP = 0.25  # seconds between two looks at deadlines
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before a process that keeps ending is started again
-_LOWER_PRIORITY = 10
 _MOST_SCORERS = 8  # unless more are asked for: each takes some 300 MB beside what is shared
 
 
@@ -141,7 +140,6 @@ class ProcessEngine:
 
     async def _open(self, process: ScorerProcess, verify: bool) -> dict[str, Any]:
         """Have a process open the runs, and return what it says of them."""
-        is_last = process.place == max(self._processes)
         setup = {
             "runs": {name: str(path.absolute()) for name, path in self._runs.items()},
             "plugins": plugins.loaded,
@@ -149,7 +147,6 @@ class ProcessEngine:
             "verify": verify,
             "rows": self._layouts,
             "threads": self._threads,
-            "nice": _LOWER_PRIORITY if is_last and process.place else 0,
         }
         process.send(json_frame("setup", setup))
         return await process.opened

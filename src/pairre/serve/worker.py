@@ -1,7 +1,7 @@
 """A scorer process: it opens the runs, answers calls that come over a socket, and ends with the server.
 
 Short calls are answered in the order they come, `predict` of one message together. Long ones have a thread of their
-own, and so has what is prepared in the background.
+own, and so has what is prepared in the background, which pauses while a long call is answered.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from pairre.serve.wire import Answered, Frame, FrameReader, Tag, answers_frame, 
 
 Call = tuple[int, str, str, dict[str, Any]]  # number, run, function, arguments
 _MAX_READ = 1 << 20
+_LOWER_PRIORITY = 10  # of the preparation
+_LONGEST_PAUSE = 1.0  # seconds after which the preparation takes a step although calls are being answered
 
 
 class Worker:
@@ -33,15 +35,18 @@ class Worker:
         self._states: dict[str, Any] = {}
         self._sending = threading.Lock()
         self._long = ThreadPoolExecutor(1, thread_name_prefix="pairre-long")
-        self._stopped = threading.Event()
+        self._stopped, self._idle = threading.Event(), threading.Event()
+        self._idle.set()
 
     def run(self) -> None:
         """Answer calls until the server closes the socket."""
         actions: dict[Tag, Callable[[Frame], Any]] = {
             "setup": lambda frame: self._open(frame.json()),
             "calls": lambda frame: self._answer(frame.json()),
-            "long calls": lambda frame: self._long.submit(self._answer, frame.json()).add_done_callback(_end_if_broken),
-            "prepare": lambda _: threading.Thread(target=self._prepare, daemon=True).start(),
+            "long calls": lambda frame: self._long.submit(self._answer_long, frame.json()).add_done_callback(
+                _end_if_broken
+            ),
+            "prepare": lambda _: self._begin_long(),
         }
         import pairre.serve.answers  # noqa: F401 — all processes load libraries while the first opens the runs
 
@@ -77,7 +82,6 @@ class Worker:
         for plugin in setup["plugins"]:
             load_plugin(plugin)
         torch.set_num_threads(setup["threads"])
-        os.nice(setup["nice"])
         layouts, summaries = setup["rows"], {}
         for name, path in setup["runs"].items():
             state = RunState.open(
@@ -97,13 +101,33 @@ class Worker:
     def _note(self, text: str) -> None:
         self._send(json_frame("note", text))
 
+    def _begin_long(self) -> None:
+        """Become the process for long calls: load what these need, and begin with the preparation."""
+        self._long.submit(_warm_up_long, list(self._states.values())).add_done_callback(_end_if_broken)
+        threading.Thread(target=self._prepare, daemon=True).start()
+
     def _prepare(self) -> None:
         from pairre.serve.parts import prepare
 
+        os.nice(_LOWER_PRIORITY)  # on Linux of this thread alone
         for state in self._states.values():
-            prepare(state.run, state.store, self._stopped.is_set)
+            prepare(state.run, state.store, self._paused_and_stopped)
+
+    def _paused_and_stopped(self) -> bool:
+        """Wait until no long call is being answered, and return whether the server has ended."""
+        # Two threads of Python that both compute in small pieces slow each other down far more than by half.
+        self._idle.wait(_LONGEST_PAUSE)
+        return self._stopped.is_set()
 
     # --- answering ---
+
+    def _answer_long(self, calls: Sequence[Call]) -> None:
+        """Answer calls while the preparation pauses."""
+        self._idle.clear()
+        try:
+            self._answer(calls)
+        finally:
+            self._idle.set()
 
     def _answer(self, calls: Sequence[Call]) -> None:
         """Answer calls, those of `predict` of one run together."""
@@ -159,6 +183,17 @@ def _warm_up(state: Any) -> None:
         head, relation, tail = next(state.run.graph.names(state.run.graph.train[:1]))
         predict_together(state, [{"head": head, "relation": relation}, {"relation": relation, "tail": tail}])
         predict_together(state, [{"head": head, "relation": relation, "any": True}, {"head": head, "tail": tail}])
+
+
+def _warm_up_long(states: Sequence[Any]) -> None:
+    """Have what explains an answer loaded and compiled."""
+    from pairre.serve.answers import answer_call
+    from pairre.serve.contract import ServeError
+
+    for state in states:
+        for names in state.run.graph.names(state.run.graph.train[:1]):
+            with contextlib.suppress(ServeError):  # of a run whose weights have diverged
+                answer_call(state, "why", dict(zip(("head", "relation", "tail"), names, strict=True)))
 
 
 def main() -> None:

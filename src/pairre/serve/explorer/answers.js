@@ -2,7 +2,7 @@
 import { fixed, make, shareBar, tag } from "./charts.js";
 
 export function probability(answer) {
-  // A bar with its number, never without the base rate; the score where nothing is calibrated.
+  // A bar with its number and a mark at the base rate, whose number is in `baseNote`; the score where nothing is calibrated.
   if (answer.probability === null || answer.probability === undefined)
     return tag("span.chance", tag("span.soft", `score ${fixed(answer.score, 2)}`));
   const { probability: p, base_rate: base } = answer;
@@ -11,7 +11,6 @@ export function probability(answer) {
   return tag(
     "span.chance",
     bar,
-    make("small", { className: "base", ariaHidden: "true", textContent: `base ${fixed(base, 2)}` }),
     tag("span.hidden-text", `probability ${fixed(p, 2)}, base rate ${fixed(base, 2)}`),
   );
 }
@@ -30,5 +29,8 @@ export function mark(split, always = false) {
     title: SPLITS[split] ?? split,
   });
 }
-export const BASE_NOTE =
-  "The mark in a bar is the base rate: the probability of a new answer of this run before its score is looked at.";
+export function baseNote({ base_rate: base, probability: p }) {
+  // What the marks in the bars are: the same for all answers of a run.
+  if (p === null) return "The run has no calibration, so answers have scores and no probabilities.";
+  return `The mark in a bar is the base rate, ${fixed(base, 2)}: the probability of a new answer of this run before its score is looked at.`;
+}

@@ -23,7 +23,8 @@ export const empty = (text, ...more) => tag("p.empty", text, ...more);
 export function failure(error, { again, suggest } = {}) {
   // What went wrong, what the server suggests instead, and a way to try again.
   if (!(error instanceof ApiError)) console.error(error); // a bug of this page
-  const box = tag("div.notice", tag("p", clipped(error.message, 400)));
+  const text = clipped(error.message, 400);
+  const box = tag("div.notice", tag("p", text.charAt(0).toUpperCase() + text.slice(1)));
   box.setAttribute("role", "alert");
   if (suggest && error.suggestions?.length)
     box.append(tag("p.suggested", "Did you mean ", ...listed(error.suggestions.slice(0, 5).map(suggest)), "?"));

@@ -14,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from pairre.serve.contract import Engine
+from pairre.serve.http.connection import BoundedConnection
 from pairre.support.errors import PairREError
 from pairre.support.text import visible
 
@@ -70,6 +71,8 @@ def run_server(
     """
     config = uvicorn.Config(
         app,
+        http=BoundedConnection,
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan=lifespan,

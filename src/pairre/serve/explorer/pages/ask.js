@@ -1,5 +1,5 @@
 // A question with one open place, or a whole triple to judge; its address can be shared.
-import { BASE_NOTE, mark, probability, weighed } from "../answers.js";
+import { baseNote, mark, probability, weighed } from "../answers.js";
 import { get, post, runPath } from "../api.js";
 import { fixed, make, tag, whole } from "../charts.js";
 import { combobox } from "../combobox.js";
@@ -8,6 +8,7 @@ import { clipped, count, entity, inWords, kind, relation, sentence } from "../na
 import { announce, button, copyLink, empty, failure, skeleton, soon } from "../parts.js";
 import { askLink, route } from "../route.js";
 import { why } from "../why.js";
+import { questionsToTry } from "./landing.js";
 
 const PLACES = ["head", "relation", "tail"];
 const KS = [10, 25, 50, 100];
@@ -28,9 +29,8 @@ export async function askPage(view, { parameters, run, signal }) {
   );
   const filled = PLACES.filter((place) => asked[place]);
   if (filled.length < 2) {
-    results.replaceChildren(
-      empty(filled.length ? "One more place, and the answers stand here." : "The answers will stand here."),
-    );
+    results.replaceChildren(filled.length ? empty("Fill in one more place, and the answers stand here.") : "");
+    if (!filled.length) results.append(questionsToTry(await get(runPath(run), {}, { signal })));
     return "Ask";
   }
   results.replaceChildren(skeleton(6, "Looking for answers"));
@@ -220,15 +220,11 @@ async function answered(asked, parameters, { run, signal }) {
             ? "Nothing fits."
             : "Nothing new fits. Also look among known answers, or among implausible ones.",
         ),
-    left,
-    answers.length
-      ? tag(
-          "p.note",
-          answers[0].probability === null
-            ? "The run has no calibration, so answers have scores and no probabilities."
-            : BASE_NOTE,
-        )
+    answers.length && answers.every(({ probability: p, base_rate: base }) => p !== null && p < base)
+      ? tag("p.note", "None of these is likely: each is below the base rate.")
       : "",
+    left,
+    answers.length ? tag("p.note", baseNote(answers[0])) : "",
   );
   return [box];
 }
@@ -277,7 +273,7 @@ async function judged(asked, { run, signal }) {
         tag("div", tag("dt", "score"), tag("dd", fixed(found.score))),
         ...cards,
       ),
-      tag("p.note", "Ranks are among all entities that complete no other known fact."),
+      tag("p.note", `Ranks are among all entities that complete no other known fact. ${baseNote(found)}`),
       opener,
       panel,
     ),

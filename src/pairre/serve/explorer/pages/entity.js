@@ -1,5 +1,5 @@
 // An entity: what is known of it by relation, what is likely beside it, and what is near.
-import { BASE_NOTE, mark, weighed } from "../answers.js";
+import { baseNote, mark, weighed } from "../answers.js";
 import { get, runPath } from "../api.js";
 import { fixed, make, tag, whole } from "../charts.js";
 import { neighbourhood } from "../drawing.js";
@@ -19,12 +19,13 @@ export async function entityPage(view, { parameters, run, signal }) {
   const groups = found.groups
     .map((group) => ({ ...group, likely: group.likely.filter(isLikely) }))
     .filter((group) => group.num_facts || group.likely.length);
+  const anyLikely = groups.flatMap(({ likely }) => likely)[0];
   const facts = section(
     "Known and likely",
     tag(
       "p.note.lead",
-      groups.some(({ likely }) => likely.length)
-        ? `What the graph has, and beside it what it lacks and the model finds most likely. ${BASE_NOTE}`
+      anyLikely
+        ? `What the graph has, and beside it what it lacks and the model finds most likely. ${baseNote(anyLikely)}`
         : "What the graph has.",
     ),
   );

@@ -15,7 +15,7 @@ export async function landing(view, { run, signal, about }) {
   view.replaceChildren(
     opening(found),
     numbers(found),
-    questions(found),
+    questionsToTry(found),
     samples(found),
     section(
       "Relations",
@@ -70,9 +70,9 @@ function numbers(found) {
     ),
   );
 }
-function questions(found) {
+export function questionsToTry(found) {
   if (!found.questions.length) return make("span", { hidden: true });
-  const node = section(
+  return section(
     "Questions to try",
     tag(
       "ul.questions",
@@ -81,7 +81,6 @@ function questions(found) {
       ),
     ),
   );
-  return node;
 }
 function samples(found) {
   const several = found.sample_entities.length > 1;

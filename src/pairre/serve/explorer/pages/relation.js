@@ -1,5 +1,5 @@
 // A relation: how it behaves, how well it is ranked, what is likely to be missing, and where the model is wrong.
-import { BASE_NOTE, mark, measure, weighed } from "../answers.js";
+import { baseNote, mark, measure, weighed } from "../answers.js";
 import { get, runPath } from "../api.js";
 import { countsFigure, fixed, left, make, table, tag, whole } from "../charts.js";
 import { clipped, count, entity, name, relation, sentence } from "../names.js";
@@ -109,12 +109,7 @@ function links({ discovered, relation: ref }) {
   });
   return [
     tag("ol.plain.answers", ...more(rows, LINKS_SHOWN, "link")),
-    tag(
-      "p.note",
-      discovered[0].probability === null
-        ? "The run has no calibration, so links have scores and no probabilities."
-        : BASE_NOTE,
-    ),
+    tag("p.note", baseNote(discovered[0])),
     tag("p.note", to(link("review", { relation: ref.name }), "Review them one after another")),
   ];
 }

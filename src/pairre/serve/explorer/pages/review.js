@@ -1,5 +1,5 @@
 // Review: discovered links one after another, judged by keyboard, with an estimate of how many of them are right.
-import { BASE_NOTE, probability } from "../answers.js";
+import { baseNote, probability } from "../answers.js";
 import { get, getText, post, runPath } from "../api.js";
 import { make, tag, whole } from "../charts.js";
 import { combobox } from "../combobox.js";
@@ -189,7 +189,7 @@ function show(base) {
         part("relation", relation(answer.relation, 120)),
         part("tail", end(answer.tail)),
       ),
-      tag("div.review-chance", probability(answer), tag("span.note", answer.probability === null ? "" : BASE_NOTE)),
+      tag("div.review-chance", probability(answer), tag("span.note", answer.probability === null ? "" : baseNote(answer))),
       tag("div.verdicts", ...choices),
       back,
     ),
