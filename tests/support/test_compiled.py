@@ -56,3 +56,50 @@ def test_damaged_files_of_the_cache_are_written_again(tmp_path, call_twice):
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, call_twice):
     (tmp_path / "cache").write_text("not a folder")
     assert call_twice()[0] == "42"
+
+
+LOADED = """
+import sys
+import numpy as np
+from pairre.support.compiled import compiled
+
+@compiled(nogil=True)
+def running(x):
+    out, total = np.empty_like(x), 0.0
+    for i in range(len(x)):
+        if x[i] < 0:
+            raise ValueError("negative")
+        total += np.sqrt(x[i])
+        out[i] = total
+    return out
+
+print(running(np.arange(4.0))[-1] == 1 + 2**0.5 + 3**0.5)
+try:
+    running(-np.ones(1))
+except ValueError as error:
+    print(error)
+print("numba.np.linalg" in sys.modules)
+
+@compiled(nogil=True)
+def later(x):
+    return x.sum()
+
+print(later(np.ones(3, sys.argv[1])))
+"""
+
+
+@pytest.mark.slow
+def test_what_is_compiled_already_is_loaded_without_what_only_compilation_needs(tmp_path):
+    script = tmp_path / "script.py"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+
+    script.write_text(LOADED)
+
+    def lines(dtype: str) -> list[str]:
+        done = subprocess.run([sys.executable, script, dtype], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    assert lines("f8") == ["True", "negative", "True", "3.0"]
+    assert lines("f8") == ["True", "negative", "False", "3.0"]
+    assert lines("f4") == ["True", "negative", "False", "3.0"]  # compiled after another was loaded

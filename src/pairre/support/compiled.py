@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.runtime import rtsys
 
 _DIGEST = hashlib.sha256().digest_size  # bytes at the end of a file
 
@@ -27,13 +28,28 @@ def compiled(**options: Any) -> Any:
         made = numba.njit(**options)(function)
         # Numba raises RuntimeError where it finds no folder that it may write to.
         with contextlib.suppress(RuntimeError):
-            made.enable_caching()
-            cache = made._cache
-            stamp = cache._impl.locator.get_source_stamp()
-            cache._cache_file = _CheckedFiles(cache.cache_path, cache._impl.filename_base, stamp)
+            made._cache = _Cache(function)
         return made
 
     return decorate
+
+
+class _Cache(FunctionCache):
+    """The compiled code of one function, in checked files."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = _CheckedFiles(self.cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the code for some types of arguments, or None.
+
+        Numba first fills its registries, which takes longer than most queries. What is already compiled only needs the
+        runtime, and compilation fills the registries itself.
+        """
+        rtsys.initialize(target_context)
+        return self._load_overload(sig, target_context)
 
 
 class _CheckedFiles(IndexDataCacheFile):
