@@ -169,6 +169,7 @@ def main(arguments: list[str] | None = None) -> None:
     with _rare_collections():
         message, code = run(arguments)
     if message:
+        err.quiet = False  # as it is where another process shows what is not an error
         echo(f"pairre: {visible(_LINE_BREAK.sub(' ', message.strip()))}", err)
     with suppress(OutputError):  # what is left to write after an error
         standard_output.flush()

@@ -7,7 +7,8 @@ rules.tsv               the rules that training obeys, if any
 members/                of an ensemble: the recipes of its members, and its rules
 init-vectors.safetensors  vectors of entities that training starts from, if any were given
 checkpoint.safetensors  last weights, optimiser state and progress, for --resume
-model.safetensors       the best weights so far, for evaluate and predict
+model.safetensors       the best weights so far, for evaluate and predict; with several processes one
+                        file of each: model-00001-of-00002.safetensors
 log.jsonl               one line for each report and each validation
 metrics.json            the last evaluation of `train`
 calibration.json        the curve from scores to probabilities, fitted on the validation split
@@ -40,6 +41,7 @@ from pairre.runs.init_vectors import InitVectors
 from pairre.runs.log import RunLog
 from pairre.runs.members import Members
 from pairre.runs.progress import Progress
+from pairre.runs.shards import weight_files, whole_weights
 from pairre.runs.versions import versions
 from pairre.settings import Recipe, load_stored_recipe
 from pairre.support.errors import GraphError, RunError
@@ -211,11 +213,10 @@ class RunFolder:
 
     def is_untrained(self) -> bool:
         """Return whether this is a run folder that holds nothing worth keeping: no step was stored in it."""
-        names = [self.path / name for name in ("run.json", "model.safetensors", "checkpoint.safetensors")]
-        description, model, checkpoint = (name.exists() for name in names)
-        if not description or model:
-            return False
+        description, checkpoint = ((self.path / name).exists() for name in ("run.json", "checkpoint.safetensors"))
         try:
+            if not description or weight_files(self.path):
+                return False
             return not checkpoint or self.stored_progress().step == 0
         except RunError:
             return False  # damaged, so that nobody knows
@@ -306,7 +307,7 @@ class RunFolder:
         """Store the weights of a model as the best ones; probabilities of earlier weights are removed first."""
         (self.path / "calibration.json").unlink(missing_ok=True)
         meaning = {"attached_with": json.dumps(model.attached_with)} if model.attached_with else {}
-        write_tensors(self.path / "model.safetensors", model.state_dict(), meaning)
+        write_tensors(self.path / "model.safetensors", whole_weights(model), meaning)
 
     def load_model(self, model: Model, *, verify: bool = True, mapped: bool = False) -> None:
         """Copy the best weights into a model; with `mapped`, its tables are the file's, and must not be written to."""
