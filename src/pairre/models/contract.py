@@ -213,12 +213,29 @@ class ScoreFunction(torch.nn.Module):
     def initialise(self, bound: float, seed: int) -> None:
         """Draw all tables uniformly in ±bound, the same on every device."""
         for name, parameter in self.named_parameters():
+            if parameter.is_meta:  # who holds its rows draws them, by `first_rows`
+                continue
             flat, stream = parameter.detach().view(-1), key(seed, "init", name)
             for start in range(0, len(flat), _DRAWN_AT_ONCE):
                 part = flat[start : start + _DRAWN_AT_ONCE]
                 counter = torch.arange(start, start + len(part), device=part.device)
                 part.copy_(uniform(stream, counter).mul_(2 * bound).sub_(bound))
             self.constrain(name, parameter.detach())
+
+    def first_rows(self, name: str, ids: Tensor, bound: float, seed: int) -> Tensor:
+        """Return the rows of some ids [N] of a table as `initialise` draws them, without the others."""
+        table: Tensor = getattr(self, name)
+        width = table.shape[1]
+        counter = ids[:, None] * width + torch.arange(width, device=ids.device)
+        drawn = uniform(key(seed, "init", name), counter).mul_(2 * bound).sub_(bound)
+        return self.constrain(name, drawn.to(table.dtype))
+
+    def hold_entities_elsewhere(self, device: torch.device) -> None:
+        """Allocate everything but the entity table on a device; that table stays one without memory."""
+        for name, parameter in list(self.named_parameters()):
+            if name != "entity":
+                setattr(self, name, torch.nn.Parameter(torch.empty_like(parameter, device=device)))
+        self.device = device
 
     def constrain(self, name: str, rows: Tensor) -> Tensor:
         """Bring rows of a table, in place, to what the model allows, and return them."""

@@ -27,6 +27,7 @@ from pairre.graph.index import COLUMN
 from pairre.kernels import backend, compute_dtype
 from pairre.models.contract import Query, ScoreFunction
 from pairre.models.negative_layouts import Chunked, NegativeLayout, Own, Shared
+from pairre.support.ranks import Ranks
 
 Chunks = Iterator[tuple[int, Tensor]]  # prepared rows of candidates, each chunk with the position of its first
 MAX_ELEMENTS = 1 << 24  # of a temporary tensor
@@ -37,9 +38,13 @@ class RowSource(Protocol):
 
     num_rows: int
     width: int
+    ranks: Ranks | None  # that hold the rows between them, each a block of ids; None if all are held here
 
     def gather(self, ids: Tensor) -> Tensor:
-        """Return the rows of some ids [*ids.shape, width], in the precision they are computed with."""
+        """Return the rows of some ids [*ids.shape, width], in the precision they are computed with.
+
+        Where rows are divided over ranks, all of them ask for the same ids.
+        """
 
     def chunks(self, size: int) -> Iterator[tuple[int, Tensor]]:
         """Yield the rows that are held here in chunks of at most `size`, each with the id of its first."""
@@ -50,6 +55,8 @@ class RowSource(Protocol):
 
 class LocalRows:
     """The rows of a table that is a tensor of this process."""
+
+    ranks: Ranks | None = None
 
     def __init__(self, table: Tensor) -> None:
         self.table = table
