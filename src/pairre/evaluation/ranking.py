@@ -82,16 +82,19 @@ def rank(
         begin, end, excluded = _places(candidates, begin, end, excluded)
     higher, equal = (torch.zeros(len(triples), dtype=torch.int64, device=device) for _ in range(2))
     true_score = torch.empty(len(triples), dtype=model.dtype, device=device)
+    ranks = model.entities.ranks if candidates is None else None  # of which each has some candidates
     kernels, size = backend(device.type), max(1, _MAX_QUERY_FEATURES[device.type] // model.dim)
     with torch.no_grad():
         for part, chunks in model.candidate_groups(triples, side, size, candidates):
             _, query = model.make_queries(triples[part], side)
-            true_rows = query[0]
+            true_rows = torch.zeros_like(query[0]) if ranks else query[0]
             for first_id, rows in chunks():
                 place = true_place[part] - first_id
                 inside = (place >= 0) & (place < len(rows))
                 found = rows[place.clamp(0, len(rows) - 1)]
-                true_rows = torch.where(inside[:, None], found, true_rows) if first_id else found
+                true_rows = torch.where(inside[:, None], found, true_rows) if first_id or ranks else found
+            if ranks:
+                ranks.sum(true_rows)  # one rank has the row, all others zeros
             metric = model.metric or model.pair_score
             true_score[part] = kernels.true_scores(metric, *query, true_rows)
             left_out = true_place[part], begin[part], end[part], excluded
@@ -102,6 +105,9 @@ def rank(
                 equal[part] += ties
                 if progress is not None:
                     progress(len(above) * len(rows))
+    if ranks:
+        ranks.sum(higher)
+        ranks.sum(equal)
     is_known = index.contains(triples, true_id[:, None])[:, 0]
     num_candidates = num_all - (end - begin) + is_known.long()
     return _ranks(higher, equal, num_candidates, true_score.isnan())

@@ -1,4 +1,4 @@
-"""The way of rows between the ranks that ask for them and those that have them: one exchange of ids, then rows either way.
+"""The way between the ranks that ask for rows and those that have them: one exchange of ids, then rows either way.
 
 N rows that this rank asks for, M rows that this rank is asked for, by all ranks.
 """

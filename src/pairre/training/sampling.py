@@ -142,7 +142,7 @@ class Sampler:
             found = slice(parts.start * self.chunk_size, min(parts.stop * self.chunk_size, self.batch_size)), parts
         if num < ranks.size:
             what = "positives" if key == "train.batch" else "sets of negatives"
-            raise RecipeError(f"{key}: a batch has {num} {what}, and each of {ranks.size} processes needs one: use fewer")
+            raise RecipeError(f"{key}: a batch has {num} {what}, and each of {ranks.size} processes needs one")
         return found
 
     def _one_triple_per_query(self, side: Side, learnt: Tensor | None) -> Tensor:

@@ -69,7 +69,9 @@ class Trainer:
         self.sampler = Sampler(graph, recipe, score_function, device, *learnt, ranks=ranks)
         check_batch_memory(graph, recipe, -(-self.sampler.batch_size // ranks.size), device)
         self.compute_targets = self.sampler.targets  # `overlap` replaces it on a GPU
-        self.model = continued.model if continued else build_model(graph, recipe, device, holds_entities=ranks.size == 1)
+        self.model = (
+            continued.model if continued else build_model(graph, recipe, device, holds_entities=ranks.size == 1)
+        )
         if vectors:
             vectors.copy_into(self.model)
         self.rules = constrain_by_rules(rules, self.model, graph, recipe) if rules else None
