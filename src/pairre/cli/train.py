@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pairre.cli import tables
-from pairre.cli.console import echo, out
+from pairre.cli.console import echo, err, out
 from pairre.cli.options import (
     Columns,
     Delimiter,
@@ -24,6 +26,8 @@ from pairre.cli.options import (
 )
 from pairre.cli.source_options import NO_OPTIONS, SourceOptions, with_source_options
 from pairre.support.errors import PairREError, RecipeError
+from pairre.support.launch import launch
+from pairre.support.ranks import join_ranks, place
 from pairre.support.text import shell_word
 
 if TYPE_CHECKING:
@@ -67,6 +71,10 @@ def command(
     seeds: Annotated[
         int, typer.Option(min=1, help="Train so many times, seeds 0, 1, …, into RUN/seed-0, …: on a GPU all at once.")
     ] = 1,
+    nproc: Annotated[
+        int,
+        typer.Option(min=1, help="Processes on this machine that divide the rows of entities; on many, use torchrun."),
+    ] = 1,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard.")] = False,
     columns: Columns = None,
     header: Header = None,
@@ -97,11 +105,18 @@ def command(
 
         pairre train links.csv --labels names.csv --types kinds.csv --out runs/links
 
+        pairre train big.tsv --out runs/big --nproc 2
+
         pairre train --sparql http://localhost:7878/query --query links.rq --out runs/endpoint
     """
+    if nproc > 1 and place() is None:
+        raise typer.Exit(launch(sys.argv[1:], nproc, partial(echo, console=err)))
     from pairre.runs import RunFolder
     from pairre.training import train, train_seeds
 
+    ranks = join_ranks()
+    if nproc not in (1, ranks.size):
+        raise PairREError(f"--nproc {nproc}: {ranks.size} processes were started already; leave it out")
     reading = (columns, header, delimiter, split, split_seed, unverified, source)
     if graph is None and reading != (None, None, None, "90/5/5", 0, False, NO_OPTIONS):
         raise PairREError("options that say how GRAPH is read have no effect without GRAPH; leave them out")
@@ -115,6 +130,8 @@ def command(
         _show_seeds(train_seeds(loaded, recipe, seeds=range(seeds), **options), run)
         return
     graph_used = train(loaded, recipe, tensorboard=tensorboard, **options).graph
+    if not ranks.is_first:
+        return
     if metrics := RunFolder.open(run).metrics():
         out.print(tables.metrics_table(metrics))
     first = graph_used.train[0].tolist()

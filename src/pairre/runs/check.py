@@ -11,7 +11,8 @@ import torch
 
 from pairre.runs.folder import RunFolder
 from pairre.runs.run import stored_model
-from pairre.runs.shards import WHOLE, Block, open_blocks, weight_files
+from pairre.runs.shard_files import weight_files
+from pairre.runs.shards import WHOLE, Block, open_blocks
 from pairre.support.errors import PairREError, RunError
 
 _CHUNK = 1 << 16  # rows

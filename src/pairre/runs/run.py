@@ -20,7 +20,8 @@ from pairre.runs.build import build_model
 from pairre.runs.calibration import Calibration
 from pairre.runs.folder import RunFolder
 from pairre.runs.members import Members
-from pairre.runs.shards import Block, open_blocks, set_blocks, weight_files, whole_weights
+from pairre.runs.shard_files import weight_files
+from pairre.runs.shards import Block, open_blocks, set_blocks, whole_weights
 from pairre.runs.unfinished import Unfinished
 from pairre.runs.vectors import Table, Vectors, vector_chunks, vector_width
 from pairre.settings import Recipe

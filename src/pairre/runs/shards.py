@@ -1,4 +1,4 @@
-"""The weights of a run in several files, one of each process that trained it, opened without loading a table.
+"""The weights of a run in several files (`shard_files.py`), opened without loading a table.
 
 Each file has a contiguous block of the rows of entities; what else the model has is in the first. Files are mapped into
 memory: rows that are asked for are read by themselves, and all rows chunk by chunk. A whole file is one block.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import operator
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,36 +25,8 @@ from pairre.support.reading import shortened
 from pairre.support.tensors import MappedTensors
 
 WHOLE = "model.safetensors"
-_NAME = re.compile(r"model-(\d{5})-of-(\d{5})\.safetensors")
 _COPIED_AT_ONCE = 1 << 22  # elements
 _TOUCHED_AT_ONCE = 1 << 10  # rows anywhere in a file: reading one maps up to 64 KiB around it
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """Return the files of the weights of a run: a whole one, or all of those that go together; none if it has none.
-
-    A RunError names a file that is missing. Files of another number of processes are left over if they are incomplete.
-    """
-    if (folder / WHOLE).exists():
-        return [folder / WHOLE]
-    found: dict[int, set[int]] = {}
-    for file in folder.glob("model-*-of-*.safetensors"):
-        if match := _NAME.fullmatch(file.name):
-            number, count = map(int, match.groups())
-            found.setdefault(count, set()).add(number)
-    missing = {count: set(range(1, count + 1)) - numbers for count, numbers in found.items()}
-    complete = [count for count in missing if not missing[count]]
-    if len(complete) > 1:
-        counts = " and of ".join(map(str, sorted(complete)))
-        raise RunError(f"{folder}: has weights in files of {counts} processes; remove those that are older")
-    if missing and not complete:
-        count = min(missing, key=lambda count: len(missing[count]))
-        raise RunError(f"{folder / _name(min(missing[count]), count)}: missing; restore it from a copy")
-    return [folder / _name(number, count) for count in complete for number in range(1, count + 1)]
-
-
-def _name(number: int, count: int) -> str:
-    return f"model-{number:05}-of-{count:05}.safetensors"
 
 
 @dataclass(frozen=True)

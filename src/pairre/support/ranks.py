@@ -6,9 +6,12 @@ environment, as torchrun, Slurm's srun or `pairre train --nproc` set it.
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import os
 import re
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 STORE_FILE = "PAIRRE_STORE"  # names a file by which the processes of one machine find each other
 _TIMEOUT = datetime.timedelta(hours=2)  # rank 0 may store a large graph meanwhile; a rank that dies is seen at once
 _SLURM_PORT = 20_000
+_PR_SET_PDEATHSIG = 1
 
 
 class FailedElsewhereError(PairREError):
@@ -36,7 +40,8 @@ class LostRankError(PairREError):
     """Another rank ended in the middle of an exchange."""
 
     def __init__(self) -> None:
-        super().__init__("another process of this training has ended, so that this one cannot go on")
+        is_told = STORE_FILE in os.environ  # by who started the processes
+        super().__init__("" if is_told else "another process of this training has ended, so that this one stops")
 
 
 @dataclass(frozen=True)
@@ -186,6 +191,8 @@ def join_ranks() -> Ranks:
         return ALONE
     import torch.distributed as dist
 
+    if STORE_FILE in os.environ and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # if who started the processes is killed
     dist.init_process_group("gloo", store=_store(), rank=here.rank, world_size=here.size, timeout=_TIMEOUT)
     return Ranks(here.rank, here.size, here.local_rank, here.life)
 

@@ -202,4 +202,4 @@ class Regularizer:
         size = len(scored.positive)
         anchor_and_true, relation = scored.leaves["entity"][: 2 * size], scored.relation
         total = self.power(anchor_and_true).sum() + self.power(relation).sum()
-        return self.weight * total / size
+        return self.weight * total / scored.batch.size
