@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from pairre.runs import Run, build_model, load_run
-from pairre.runs.folder import meaning_of
-from pairre.runs.shard_files import write_shard
+from conftest import QUICK, cut_run, planted_graph
+from pairre.runs import Run, build_model
 from pairre.settings import override
-from pairre.support.ranks import STORE_FILE, Ranks
+from pairre.support.ranks import STORE_FILE
 
 WORKER = Path(__file__).with_name("shared_rows_worker.py")
 RUNS = {
@@ -30,8 +29,6 @@ RUNS = {
 
 def make_run(path: Path, settings: list[str], num_entities: int) -> None:
     """Write a run whose entities have few different rows, so that candidates tie all over the table."""
-    from conftest import QUICK, planted_graph
-
     recipe, graph = override(QUICK, settings), planted_graph(max(num_entities, 10))
     if num_entities < 10:
         graph = few_entities(graph)
@@ -46,17 +43,6 @@ def few_entities(graph):
 
     triples = torch.tensor([[0, 0, 1], [1, 1, 0], [0, 2, 1]], dtype=torch.int32)
     return Graph("few", Vocabulary(["e0", "e1"], "entity"), graph.relations, triples, triples[:0], triples[2:])
-
-
-def cut(path: Path, *starts: int) -> None:
-    """Put the weights of a run into files that begin at these rows."""
-    model = load_run(path, "cpu").model
-    weights, total = model.state_dict(), model.num_entities
-    stops = [*starts[1:], total]
-    for number, (start, stop) in enumerate(zip(starts, stops, strict=True)):
-        tensors = {**weights, "entity": weights["entity"][start:stop]}
-        write_shard(path, Ranks(number, len(starts)), tensors, start, total, meaning_of(model))
-    (path / "model.safetensors").unlink()
 
 
 def find(runs: Path, out: Path, number: int) -> dict:
@@ -95,7 +81,7 @@ def test_processes_find_what_one_does(runs, alone, number, tmp_path):
     if number == 3:  # from files that are not divided as the processes are, one of them empty
         for name, (_, num_entities) in RUNS.items():
             if name != "rgcn":
-                cut(runs / name, *((0, 17, 17) if num_entities > 2 else (0, 0, 1, 2)))
+                cut_run(runs / name, *((0, 17, 17) if num_entities > 2 else (0, 0, 1, 2)))
     found = find(runs, tmp_path / "found", number)
     assert found.keys() == alone.keys()
     refused = found.pop("rgcn")

@@ -105,7 +105,7 @@ class BlockRows(RowSource):
 
     def gather(self, ids: Tensor) -> Tensor:
         """Return the rows of some ids [*ids.shape, width], in the precision they are computed with."""
-        flat = ids.flatten().cpu()
+        flat = ids.flatten().cpu().contiguous()
         rows = torch.empty(len(flat), self.width, dtype=self._dtype)
         for start in range(0, len(flat), _TOUCHED_AT_ONCE):
             self._read(flat[start : start + _TOUCHED_AT_ONCE], rows[start : start + _TOUCHED_AT_ONCE])
