@@ -171,6 +171,7 @@ def main(arguments: list[str] | None = None) -> None:
     with _rare_collections():
         message, code = run(arguments)
     if message and speaks_first():
+        err.quiet = False  # as it is where another process shows what is no error
         echo(f"pairre: {visible(_LINE_BREAK.sub(' ', message.strip()))}", err)
     with suppress(OutputError):  # what is left to write after an error
         standard_output.flush()

@@ -108,14 +108,15 @@ class ScoreFunction(torch.nn.Module):
         self.attached_with: tuple[float, int] | None = None  # bound and seed that `attach` was called with
         self.eval()
 
-    def _apply(self, *arguments: Any, **named: Any) -> Self:
+    def _apply(self, move: Callable[[Tensor], Tensor], *arguments: Any) -> Self:
         """Move the tables, which `to`, `cpu` and `cuda` do through this method, and note where they are."""
-        super()._apply(*arguments, **named)  # type: ignore[no-untyped-call]
+        super()._apply(lambda table: table if table.is_meta else move(table), *arguments)  # type: ignore[no-untyped-call]
         self._note_storage()
         return self
 
     def _note_storage(self) -> None:
-        self.device, self.dtype = self.entity.device, compute_dtype(self.entity.dtype)  # that rows are computed in
+        # Entities may be elsewhere: then their parameter is on the device "meta", and says only how large they are.
+        self.device, self.dtype = self.relation.device, compute_dtype(self.entity.dtype)  # that rows are computed in
 
     # --- the maths of a model ---
 
@@ -235,7 +236,9 @@ class ScoreFunction(torch.nn.Module):
         for name, parameter in list(self.named_parameters()):
             if name != "entity":
                 setattr(self, name, torch.nn.Parameter(torch.empty_like(parameter, device=device)))
-        self.device = device
+        for name, buffer in list(self.named_buffers()):
+            setattr(self, name, torch.empty_like(buffer, device=device))
+        self._note_storage()
 
     def constrain(self, name: str, rows: Tensor) -> Tensor:
         """Bring rows of a table, in place, to what the model allows, and return them."""

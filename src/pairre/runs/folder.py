@@ -42,6 +42,7 @@ from pairre.runs.log import RunLog
 from pairre.runs.members import Members
 from pairre.runs.progress import Progress
 from pairre.runs.shard_files import ShardFiles, remove_shards, weight_files
+from pairre.runs.shards import whole_weights
 from pairre.runs.versions import versions
 from pairre.settings import Recipe, load_stored_recipe
 from pairre.support.errors import GraphError, RunError
@@ -315,7 +316,7 @@ class RunFolder:
     def save_model(self, model: Model) -> None:
         """Store the weights of a model as the best ones; probabilities of earlier weights are removed first."""
         (self.path / "calibration.json").unlink(missing_ok=True)
-        write_tensors(self.path / "model.safetensors", model.state_dict(), meaning_of(model))
+        write_tensors(self.path / "model.safetensors", whole_weights(model), meaning_of(model))
         remove_shards(self.path)
 
     def load_model(self, model: Model, *, verify: bool = True, mapped: bool = False) -> None:

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from pairre.kernels import compute_dtype
+from pairre.models import RowSource
+from pairre.models.scoring import held_places
 from pairre.support.ranks import Ranks
 
 
-class RankRows:
+class RankRows(RowSource):
     """A source of rows (`models.RowSource`) of which this rank holds those of `ranks.rows(num_rows)`."""
 
     def __init__(self, ranks: Ranks, held: Tensor, num_rows: int) -> None:
@@ -26,6 +28,11 @@ class RankRows:
         found = torch.zeros(len(flat), self.width, dtype=compute_dtype(self._held.dtype), device=self._held.device)
         found[here] = self._held[flat[here] - self._mine.start].to(found.dtype)
         return self._all.sum(found).view(*ids.shape, self.width)
+
+    def gather_held(self, ids: Tensor) -> tuple[int, Tensor]:
+        """Return the rows of those of ids [N], ascending, that are held here, and the place of the first among ids."""
+        first, stop = held_places(self, ids)
+        return first, self._held[ids[first:stop] - self._mine.start].to(compute_dtype(self._held.dtype))
 
     def chunks(self, size: int) -> Iterator[tuple[int, Tensor]]:
         """Yield the rows that are held here in chunks of at most `size`, each with the id of its first."""
