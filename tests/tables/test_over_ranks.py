@@ -21,7 +21,12 @@ def run_ranks(number: int, folder: Path) -> dict[str, list[float]]:
     processes = []
     for rank in range(number):
         place = {"RANK": str(rank), "WORLD_SIZE": str(number), STORE_FILE: str(folder / f"store-{number}")}
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **(place if number > 1 else {})}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": "lo",
+            **(place if number > 1 else {}),
+        }
         command = [sys.executable, str(WORKER), str(out)]
         processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
     said = [process.communicate(timeout=300)[1] for process in processes]
