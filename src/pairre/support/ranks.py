@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pairre.support.errors import PairREError
@@ -122,7 +123,7 @@ class Ranks:
 
     def any(self, flag: bool) -> bool:
         """Return whether any rank says so."""
-        return self.greatest(int(flag)) > 0
+        return bool(self.greatest(int(flag)))
 
     def greatest(self, *numbers: int) -> Any:
         """Return the greatest of a whole number that each rank has, or of each of several."""
@@ -200,8 +201,7 @@ def join_ranks() -> Ranks:
 @cache
 def _store() -> Any:
     """Return what the ranks of one life meet by; one that was left over from a life before would confuse them."""
-    import torch.distributed as dist
-
+    dist: Any = import_module("torch.distributed")  # whose stores mypy does not find
     here = place()
     assert here
     if file := os.environ.get(STORE_FILE):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -86,6 +88,7 @@ class StateOverRanks:
         assert isinstance(table, ShardedTable)
         self._entity = table
         self._block = self._ranks.rows(table.num_rows)
+        self._stored: Progress | None = None  # of the checkpoint that was written last
 
     def _whole(self) -> dict[str, Tensor]:
         """Return the weights that every rank has."""
@@ -108,8 +111,12 @@ class StateOverRanks:
         """Store what is held in the order of ids, so that any number of processes can go on from it."""
         progress = self._trainer.progress
         progress.loss_sum = self._trainer.total_loss()
-        if self._ranks.is_first:
-            self._folder.log.sync()
+        if self._stored == (now := replace(progress, seconds=0)):
+            return
+        self._stored = now
+        with self._ranks.together():
+            if self._ranks.is_first:
+                self._folder.log.sync()
         rows = {name: self._entity.by_id(held) for name, held in self._held().items()}
         place = self._block.start, self._entity.num_rows
         save_checkpoint(self._folder.path, self._ranks, rows, self._replicated(), place, progress)
@@ -123,7 +130,7 @@ class StateOverRanks:
             whole = stored.files.whole()
             self._folder.copy_into(whole, self._replicated(), path.name)
         for name, held in self._held().items():
-            self._entity.load(held, lambda start, stop, name=name: stored.files.read(name, start, stop))
+            self._entity.load(held, partial(stored.files.read, name))
         return stored.progress
 
     @contextmanager

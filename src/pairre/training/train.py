@@ -316,7 +316,7 @@ class Session:
                 replace_recipe(self.folder, self.recipe)
         elif self.path:
             origin = {**self.origin, **self.taught_by}
-            first_state = {"fill": self.trainer.store_checkpoint} if self.ranks.size == 1 else {}
+            alone = self.ranks.size == 1
             self.folder = RunFolder.create(
                 self.path,
                 self.graph,
@@ -324,7 +324,7 @@ class Session:
                 self.rules,
                 origin={"origin": origin} if origin else None,
                 vectors=self.vectors,
-                **first_state,
+                fill=self.trainer.store_checkpoint if alone else lambda _: None,
             )
             stack.push(self._close_new_folder)
 
@@ -350,9 +350,10 @@ class Session:
             with self.ranks.together():
                 if self.ranks.is_first:
                     self.folder.save_metrics(metrics)
-        # Over ranks, `pairre calibrate` fits probabilities afterwards.
-        if self.folder and self.ranks.size == 1 and (calibration := calibration_of(run)):
-            self.folder.save_calibration(calibration)
+        if self.folder and (calibration := calibration_of(run)):
+            with self.ranks.together():
+                if self.ranks.is_first:
+                    self.folder.save_calibration(calibration)
         return run
 
 
