@@ -22,8 +22,11 @@ if not torch.cuda.is_available():
 
 from pairre.graph import Graph, Vocabulary
 from pairre.kernels import Backend, backend
-from pairre.runs import Progress
+from pairre.runs import Progress, load_run
+from pairre.runs.folder import meaning_of
+from pairre.runs.shard_files import write_shard
 from pairre.settings import Recipe, from_values
+from pairre.support.ranks import Ranks
 from pairre.training.step import Trainer
 
 assert pairre.__version__
@@ -66,6 +69,16 @@ def planted_graph(num_entities: int = 40, seed: int = 0) -> Graph:
         triples[:held].contiguous(),
         triples[held : 2 * held].contiguous(),
     )
+
+
+def cut_run(path: Path, *starts: int) -> None:
+    """Replace the file of weights of a run by files whose rows of entities begin at these ids."""
+    model = load_run(path, "cpu").model
+    weights, total = model.state_dict(), model.num_entities
+    for number, (start, stop) in enumerate(zip(starts, [*starts[1:], total], strict=True)):
+        tensors = {**weights, "entity": weights["entity"][start:stop]}
+        write_shard(path, Ranks(number, len(starts)), tensors, start, total, meaning_of(model))
+    (path / "model.safetensors").unlink()
 
 
 def resumed(make: Callable[[], Trainer]) -> None:

@@ -79,6 +79,15 @@ def test_of_equal_scores_the_first_candidate_wins_in_any_chunk(graph, model, mon
         assert best_entities(model, graph.train[:1], "tail", 40).ids.tolist() == [list(range(40))]
 
 
+@pytest.mark.parametrize("k", [1, 10, 39])
+def test_of_more_equal_scores_than_are_asked_for_the_first_candidates_win(graph, model, k):
+    model.entity.copy_(model.entity[torch.arange(40) % 3])  # topk alone takes any of those that tie
+    queries = graph.train[:4].long()
+    best = best_entities(model, queries, "tail", k)
+    for row, found in zip(model.score_all(queries, "tail"), best.ids, strict=True):
+        assert found.tolist() == sorted(range(40), key=lambda entity: (-row[entity].item(), entity))[:k]
+
+
 def test_a_score_that_is_not_finite_is_counted_unless_it_is_left_out(graph, model):
     query = graph.train[:1]
     lost = int(query[0, 2])

@@ -34,6 +34,7 @@ from pairre.support.errors import (
     suggest,
 )
 from pairre.support.plugins import load_plugin
+from pairre.support.ranks import place, speaks_first
 from pairre.support.terminal import standard_output
 from pairre.support.text import visible
 from pairre.support.version import __version__
@@ -162,13 +163,15 @@ def _rare_collections() -> Iterator[None]:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit."""
     log = logging.getLogger("pairre")
-    log.handlers, log.propagate = [_Notes()], False
+    here = place()
+    log.handlers, log.propagate = [_Notes() if here is None or here.rank == 0 else logging.NullHandler()], False
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # instead of a UnicodeEncodeError
     with _rare_collections():
         message, code = run(arguments)
-    if message:
+    if message and speaks_first():
+        err.quiet = False  # as it is where another process shows what is no error
         echo(f"pairre: {visible(_LINE_BREAK.sub(' ', message.strip()))}", err)
     with suppress(OutputError):  # what is left to write after an error
         standard_output.flush()

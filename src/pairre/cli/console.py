@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pairre.support.errors import PairREError
 from pairre.support.terminal import (
     BarColumn,
     Console,
@@ -24,12 +27,23 @@ if TYPE_CHECKING:
 out, err = Console(), Console(stderr=True)
 
 
-def open_run(path: Path, device: str, verify: bool) -> Run:
-    """Return the run of a folder, with a spinner while it loads; a note says if it was not trained to its end."""
-    from pairre.runs import load_run
+def open_run(path: Path, device: str, verify: bool, *, together: bool = False) -> Run:
+    """Return the run of a folder, with a spinner while it loads; a note says if it was not trained to its end.
 
+    Where torchrun has started several processes, a command that works `together` has each of them open its share of
+    the rows, and only the first shows anything; other commands are refused.
+    """
+    from pairre.runs import load_run
+    from pairre.support.ranks import join_ranks, place
+
+    here = place()
+    if here and not together:
+        raise PairREError(f"this command works in one process, and there are {here.size}: leave out torchrun")
+    if here and here.rank > 0:
+        out.quiet = err.quiet = True
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     with err.status(f"opening {path}"):
-        run = load_run(path, device, verify=verify)
+        run = load_run(path, device, verify=verify, ranks=join_ranks())
     if run.unfinished:
         logging.getLogger("pairre").warning("%s", run.unfinished)
     return run

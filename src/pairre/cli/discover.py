@@ -63,7 +63,7 @@ def command(
     from pairre.support.table_files import check_table_file
 
     check_table_file(file, force=force)
-    opened, state = open_run(run, device, verify), file.with_name(file.name + ".state")
+    opened, state = open_run(run, device, verify, together=True), file.with_name(file.name + ".state")
     if state.exists():
         echo(f"Going on from {state}.")
     with progress_bar("searching", 1) as advance, _said_how_to_go_on(state):
@@ -78,8 +78,9 @@ def command(
             progress=advance,
         )
     has_probability = any(link.probability is not None for link in links)
-    write_links(file, links, probability=has_probability, labels=opened.graph.has_labels)
-    state.unlink(missing_ok=True)
+    if opened.writes:
+        write_links(file, links, probability=has_probability, labels=opened.graph.has_labels)
+        state.unlink(missing_ok=True)
     out.print(tables.links_table(links[:_SHOWN], opened.graph))
     if has_probability and (calibration := calibration_of(opened)):
         echo(describe_calibration(calibration))

@@ -68,7 +68,7 @@ def command(
     if json_file is not None and not to_stdout:
         check_new_file(json_file, force=force)
     layout = triple_layout(columns, header, delimiter)
-    opened = open_run(run, device, verify)
+    opened = open_run(run, device, verify, together=True)
     graph = opened.graph
     found = None if file is None else find_triples(graph, file, layout, skip_unknown=skip_unknown)
     num_triples = len(graph.split(split) if found is None else found.triples)
@@ -79,7 +79,7 @@ def command(
     if to_stdout:
         echo_json(result)
         return
-    if json_file is not None:
+    if json_file is not None and opened.writes:
         write_json(json_file, result)
     out.print(*tables.evaluation_tables(result), sep="\n")
     if line := describe_leakage(result.get("leakage", {}), split):

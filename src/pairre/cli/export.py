@@ -45,7 +45,7 @@ def command(
     check_new_file(file, force=force)
     for path in files_of(file, format):
         check_new_file(path, force=force)
-    opened = open_run(run, device, verify)
+    opened = open_run(run, device, verify, together=True)
     with progress_bar("writing", len(getattr(opened.graph, table))) as advance:
         written = export(opened, file, table=table, format=format, progress=advance)
     echo(f"The vectors are in {' and '.join(map(str, written))}.")

@@ -109,7 +109,7 @@ def command(
     choice: dict[str, Any] = {"k": k, "known": known, "any": any, "type": type}
     choice["candidates"] = None if candidates is None else read_names(candidates, candidates_column)
     layout = triple_layout(columns, header, delimiter) if output is not None else None
-    opened = open_run(run, device, verify)
+    opened = open_run(run, device, verify, together=True)
     if coverage is not None:
         _show_covered(opened, query, coverage, any, format, why)
     elif output is None:

@@ -61,7 +61,7 @@ def command(
     if output is not None:
         check_table_file(output, force=force)
     layout = triple_layout(columns, header, delimiter)
-    opened = open_run(run, device, verify)
+    opened = open_run(run, device, verify, together=True)
     found = find_triples(opened.graph, file, layout, skip_unknown=skip_unknown)
     with progress_bar("scoring", num_scores(opened, found, side)) as advance:
         if output is not None:

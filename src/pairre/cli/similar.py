@@ -46,7 +46,7 @@ def command(
 
     if sum((entity is not None, duplicates, clusters is not None)) != 1:
         raise PairREError("give one of: the name of an entity, --duplicates, --clusters N")
-    opened = open_run(run, device, verify)
+    opened = open_run(run, device, verify, together=True)
     if entity is not None:
         found = neighbours.similar(opened, entity, k=k)
         rows, table = [asdict(one) for one in found], tables.neighbours_table(found, opened.graph)

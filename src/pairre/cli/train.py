@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from pairre.cli import tables
-from pairre.cli.console import echo, out
+from pairre.cli.console import echo, err, out
 from pairre.cli.options import (
     Columns,
     Delimiter,
@@ -25,6 +27,8 @@ from pairre.cli.options import (
 )
 from pairre.cli.source_options import NO_OPTIONS, SourceOptions, with_source_options
 from pairre.support.errors import PairREError, RecipeError
+from pairre.support.launch import launch
+from pairre.support.ranks import join_ranks, place
 from pairre.support.text import shell_word
 
 if TYPE_CHECKING:
@@ -85,6 +89,10 @@ def command(
         typer.Option(metavar="TIME", help="How long --effort may take in all: `90s`, `10m`, `1h30m`."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan of --effort, and train nothing.")] = False,
+    nproc: Annotated[
+        int,
+        typer.Option(min=1, help="Processes on this machine that divide the rows of entities; on many, use torchrun."),
+    ] = 1,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard.")] = False,
     columns: Columns = None,
     header: Header = None,
@@ -119,17 +127,24 @@ def command(
 
         pairre train links.csv --labels names.csv --types kinds.csv --out runs/links
 
+        pairre train big.tsv --out runs/big --nproc 2
+
         pairre train --sparql http://localhost:7878/query --query links.rq --out runs/endpoint
     """
+    if nproc > 1 and place() is None:
+        raise typer.Exit(launch(sys.argv[1:], nproc, partial(echo, console=err)))
     from pairre.training import train, train_seeds
 
+    ranks = join_ranks()
+    if nproc not in (1, ranks.size):
+        raise PairREError(f"--nproc {nproc}: {ranks.size} processes were started already; leave it out")
     reading = (columns, header, delimiter, split, split_seed, unverified, source)
     if graph is None and reading != (None, None, None, "90/5/5", 0, False, NO_OPTIONS):
         raise PairREError("options that say how GRAPH is read have no effect without GRAPH; leave them out")
     loaded = None if graph is None else read_graph(graph, *reading)
     options: dict[str, Any] = {"overrides": settings or (), "rules": rules_file, "init_from": init_from}
     options |= {"init_vectors": init_vectors, "freeze": freeze_vectors, "teacher": teacher}
-    given = {**options, "recipe": recipe, "seeds": seeds > 1, "tensorboard": tensorboard}
+    given = {**options, "recipe": recipe, "seeds": seeds > 1, "tensorboard": tensorboard, "nproc": ranks.size > 1}
     if not resume and not any(given.values()):
         effort = effort or _DEFAULT_EFFORT
     if effort or time or dry_run or (resume and _is_effort(run)):
@@ -142,7 +157,9 @@ def command(
             raise RecipeError("--tensorboard shows one run: leave out --seeds")
         _show_seeds(train_seeds(loaded, recipe, seeds=range(seeds), **options), run)
         return
-    _show_run(train(loaded, recipe, tensorboard=tensorboard, **options).graph, run)
+    graph_used = train(loaded, recipe, tensorboard=tensorboard, **options).graph
+    if ranks.is_first:
+        _show_run(graph_used, run)
 
 
 def _is_effort(run: Path) -> bool:

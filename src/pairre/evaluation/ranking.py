@@ -16,7 +16,8 @@ from torch import Tensor
 from pairre.graph import Graph, KnownTriples, Side
 from pairre.graph.index import COLUMN
 from pairre.kernels import RankingBatch, backend
-from pairre.models import Model
+from pairre.models import Model, Query
+from pairre.models.scoring import Chunks
 from pairre.support.errors import GraphError
 
 log = logging.getLogger("pairre")
@@ -69,7 +70,8 @@ def rank(
 
     With `candidates`, ids [C] in ascending order, it is ranked among these, of which it must be one. Scores are counted
     where they arise: nothing of size queries × entities is stored. The true entity is scored from its row among the
-    candidates, so that an entity with an equal row ties, whatever the shapes rows are prepared in.
+    candidates, so that an entity with an equal row ties, whatever the shapes rows are prepared in. Where processes
+    share the rows of entities, each counts among its own, and the sums of the counts are exact.
     """
     device = model.device
     triples, index = triples.to(device, torch.int64), known.side(side, device)
@@ -83,17 +85,12 @@ def rank(
     higher, equal = (torch.zeros(len(triples), dtype=torch.int64, device=device) for _ in range(2))
     true_score = torch.empty(len(triples), dtype=model.dtype, device=device)
     kernels, size = backend(device.type), max(1, _MAX_QUERY_FEATURES[device.type] // model.dim)
+    ranks = model.ranks
     with torch.no_grad():
         for part, chunks in model.candidate_groups(triples, side, size, candidates):
             _, query = model.make_queries(triples[part], side)
-            true_rows = query[0]
-            for first_id, rows in chunks():
-                place = true_place[part] - first_id
-                inside = (place >= 0) & (place < len(rows))
-                found = rows[place.clamp(0, len(rows) - 1)]
-                true_rows = torch.where(inside[:, None], found, true_rows) if first_id else found
             metric = model.metric or model.pair_score
-            true_score[part] = kernels.true_scores(metric, *query, true_rows)
+            true_score[part] = _true_scores(model, query, true_place[part], chunks())
             left_out = true_place[part], begin[part], end[part], excluded
             batch = RankingBatch(metric, *query, true_score[part], *left_out)
             for first_id, rows in chunks():
@@ -101,10 +98,28 @@ def rank(
                 higher[part] += above
                 equal[part] += ties
                 if progress is not None:
-                    progress(len(above) * len(rows))
+                    progress(len(above) * len(rows) * (ranks.size if ranks else 1))
+    if ranks is not None:
+        higher, equal = ranks.sum(torch.stack([higher, equal]))
     is_known = index.contains(triples, true_id[:, None])[:, 0]
     num_candidates = num_all - (end - begin) + is_known.long()
     return _ranks(higher, equal, num_candidates, true_score.isnan())
+
+
+def _true_scores(model: Model, query: Query, true_place: Tensor, chunks: Chunks) -> Tensor:
+    """Return the score [B] of the candidate at a place for each query; the process that holds it scores it."""
+    true_rows, here = None, torch.zeros_like(true_place, dtype=torch.bool)
+    for first, rows in chunks:
+        place = true_place - first
+        inside = (place >= 0) & (place < len(rows))
+        found = rows[place.clamp(0, len(rows) - 1)]
+        true_rows = found if true_rows is None else torch.where(inside[:, None], found, true_rows)
+        here |= inside
+    scores = torch.zeros(len(here), dtype=model.dtype, device=here.device)
+    if true_rows is not None:
+        kernels, metric = backend(here.device.type), model.metric or model.pair_score
+        scores = kernels.true_scores(metric, *query, true_rows)
+    return scores if model.ranks is None else model.ranks.sum(torch.where(here, scores, 0))
 
 
 def _places(candidates: Tensor, begin: Tensor, end: Tensor, members: Tensor) -> tuple[Tensor, Tensor, Tensor]:

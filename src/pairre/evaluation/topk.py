@@ -15,6 +15,7 @@ from pairre.graph import KnownTriples, Side
 from pairre.graph.index import COLUMN, SideIndex
 from pairre.kernels import backend
 from pairre.models import Model
+from pairre.support.ranks import Ranks
 
 _MAX_QUERIES = {"cpu": 256, "cuda": 1 << 14}  # queries that go through the candidates together
 _MAX_SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}  # scores that are held at a time
@@ -78,12 +79,25 @@ def best_entities(
                 scored.masked_fill_(lost, -torch.inf)
                 scored[at] = -torch.inf
                 best = _merged(*best, scored, first, k)
+        if model.ranks is not None:
+            best = _best_of_all(model.ranks, *best, k)
         positions, scores[part] = best
         found = positions if candidates is None else candidates[positions.clamp(max=num_candidates - 1)]
         ids[part] = found.masked_fill(best[1] == -torch.inf, -1)
         if progress is not None:
             progress(len(query[0]))
+    num_lost = num_lost if model.ranks is None else model.ranks.sum(num_lost)
     return Best(ids.cpu(), scores.float().cpu(), int(num_lost))
+
+
+def _best_of_all(ranks: Ranks, positions: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the best k of what all ranks have found [B, ·], each among the candidates that it holds.
+
+    Ranks hold ascending blocks, so that of equal scores the candidate that comes first wins here, too.
+    """
+    positions, scores = (found.T for found in ranks.gather(positions.T, scores.T))
+    order = scores.argsort(dim=1, descending=True, stable=True)[:, :k]
+    return positions.gather(1, order), scores.gather(1, order)
 
 
 def _excluded(
@@ -130,15 +144,19 @@ def _merged(ids: Tensor, scores: Tensor, scored: Tensor, first: int, k: int) -> 
 
 
 def _first_best(scored: Tensor, k: int) -> Tensor:
-    """Return the positions [B, k], ascending, of the best of scores [B, N]; of equal ones those that come first."""
-    best, positions = scored.topk(k, dim=1)
-    least = best[:, -1:]
+    """Return the positions [B, k], ascending, of the k best of scores [B, N]; of equal ones the first.
+
+    `topk` takes any of those that are equal to the last.
+    """
+    values, positions = scored.topk(k, dim=1)
+    positions, least = positions.sort(dim=1).values, values[:, -1:]
     tied = scored == least
-    num_tied = (best == least).sum(1)  # that are wanted; topk takes any of those that are tied
-    if bool((tied.sum(1) > num_tied).any()):
-        wanted = (scored > least) | (tied & (tied.cumsum(1) <= num_tied[:, None]))
-        return wanted.nonzero()[:, 1].view(len(scored), k)
-    return positions.sort(dim=1).values
+    crowded = (tied.sum(1) > (values == least).sum(1)) & (least[:, 0] > -torch.inf)
+    if crowded.any():
+        tied, above = tied[crowded], scored[crowded] > least[crowded]
+        kept = above | (tied & (tied.cumsum(1) <= k - above.sum(1, keepdim=True)))
+        positions[crowded] = kept.nonzero()[:, 1].view(-1, k)
+    return positions
 
 
 @torch.no_grad()

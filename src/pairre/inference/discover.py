@@ -9,6 +9,7 @@ H heads and T tails of a relation, B queries of a block, N candidates of a chunk
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from pairre.kernels import Collected, backend
 from pairre.models import Model
 from pairre.runs import Run
 from pairre.support.errors import PairREError, suggest
+from pairre.support.ranks import Ranks
 
 Pairs = Literal["plausible", "observed", "all"]  # of a head and a tail that are considered for a relation
 _MOST_FOUND = {"cpu": 1 << 20, "cuda": 1 << 22}  # pairs that one call of a kernel may hand back
@@ -138,6 +140,8 @@ class _Search:
         state = SearchState(description, TopLinks.empty(k, floor, device))
         if path is not None and path.exists():
             state.read(path)
+            if run.model.ranks and not run.model.ranks.is_first:  # which goes on with all that was found
+                state.best, state.done = TopLinks.empty(k, state.best.floor, device), []
         return cls(run, ids, per_relation, pairs, floor, order, state, path)
 
     def run_all(self, progress: Callable[[float], None]) -> TopLinks:
@@ -151,15 +155,28 @@ class _Search:
                 self._save(after=_SAVE_EVERY)
             state.relation, state.chunk, state.head = state.relation + 1, 0, 0
             if self.per_relation:
+                self._bring_together()
                 state.finish_relation(self.floor)
+        self._bring_together()
         self._save(after=0)
-        return state.all_links()
+        found, ranks = state.all_links(), self.run.model.ranks
+        return found if ranks is None else replace(found, k=sys.maxsize).of_all(ranks)
+
+    def _bring_together(self) -> None:
+        """Give the best links of all processes to the first, where several share the search."""
+        if (ranks := self.run.model.ranks) is not None:
+            best = self.state.best.of_all(ranks)
+            self.state.best = best if ranks.is_first else TopLinks.empty(best.k, best.floor, best.keys.device)
 
     def _save(self, after: float) -> None:
-        """Write the state, if the last time was so many seconds ago."""
-        if self.path is not None and time.monotonic() - self.saved >= after:
+        """Write the state, if the last time was so many seconds ago; of several processes the first does, for all."""
+        ranks, is_due = self.run.model.ranks, time.monotonic() - self.saved >= after
+        if self.path is None or not (is_due if ranks is None else ranks.any(ranks.is_first and is_due)):
+            return
+        self._bring_together()
+        if ranks is None or ranks.is_first:
             self.state.write(self.path)
-            self.saved = time.monotonic()
+        self.saved = time.monotonic()
 
     def _domain(self, relation: int) -> tuple[Tensor, Tensor]:
         """Return the heads and the tails that are considered for a relation."""
@@ -173,21 +190,23 @@ class _Search:
         chunk = max(_MIN_CANDIDATES, _MAX_CANDIDATE_FEATURES // model.stored["entity"].width)
         largest = max(1, min(_MAX_QUERIES, _MAX_QUERY_FEATURES[device.type] // model.dim))
         while state.chunk < len(tails):
-            candidates = _Candidates(model, relation, tails[state.chunk : state.chunk + chunk])
-            most = max(_MOST_FOUND[device.type], len(candidates.ids))
-            size = most // len(candidates.ids)
+            ids = tails[state.chunk : state.chunk + chunk]
+            candidates = _Candidates(model, relation, ids)
+            most = max(_MOST_FOUND[device.type], len(ids))
+            size = most // len(ids)
             while state.head < len(heads):
                 block = heads[state.head : state.head + min(size, largest)]
                 least = self.order.least_score(state.best.floor, relation)
                 found = candidates.collect(block, least, most)
                 links = self._new_links(block, relation, candidates.ids, found)
                 better = state.best.with_links(*links)
-                if found.total <= len(found.score):
-                    state.best, state.head = better, state.head + len(block)
-                    size = size * _GROWTH if 2 * _GROWTH * found.total < most else size
-                    yield len(block) * len(candidates.ids)
-                elif better.floor > state.best.floor:  # again, with the threshold that some of the pairs justify
-                    state.best = replace(state.best, floor=better.floor)
+                total, floor = _greatest(model.ranks, found.total, better.floor)
+                if total <= most:
+                    state.best, state.head = replace(better, floor=floor), state.head + len(block)
+                    size = size * _GROWTH if 2 * _GROWTH * total < most else size
+                    yield len(block) * len(ids)
+                elif floor > state.best.floor:  # again, with the threshold that some of the pairs justify
+                    state.best = replace(state.best, floor=floor)
                 else:
                     size = max(1, len(block) // _GROWTH)
             state.chunk, state.head = state.chunk + chunk, 0
@@ -245,13 +264,23 @@ def considered_pairs(graph: Graph, relation: int, pairs: Pairs) -> tuple[Tensor,
     return heads(relation, "head"), graph.domains.plausible(relation, "tail")
 
 
+def _greatest(ranks: Ranks | None, *numbers: float) -> list[float]:
+    """Return the greatest that any process has of each number, so that all go on in the same way."""
+    if ranks is None:
+        return list(numbers)
+    greatest: list[float] = ranks.most(torch.tensor(numbers, dtype=torch.float64)).tolist()
+    return greatest
+
+
 class _Candidates:
-    """A chunk of candidate tails of one relation, prepared for its queries."""
+    """Those of a chunk of candidate tails of one relation that are held here, prepared for its queries."""
 
     def __init__(self, model: Model, relation: int, ids: Tensor) -> None:
-        self.model, self.relation, self.ids = model, torch.tensor(relation, device=ids.device), ids
+        self.model, self.relation = model, torch.tensor(relation, device=ids.device)
         row = model.relation_rows(self.relation, "tail") if model.projects_entities else None
-        self._rows = model.prepare_entities(model.entity_rows(ids), model.candidate_side["tail"], row)  # [N, D]
+        first, rows = model.entities.gather_held(ids)
+        self.ids = ids[first : first + len(rows)]
+        self._rows = model.prepare_entities(rows, model.candidate_side["tail"], row)  # [N, D]
         self._scaled: Tensor | None = None
 
     def collect(self, heads: Tensor, least: float, most: int) -> Collected:
@@ -260,6 +289,9 @@ class _Candidates:
         triples = torch.stack([heads, self.relation.expand_as(heads), heads], 1)
         _, (q, w) = model.make_queries(triples, "tail")
         rows = self._rows
+        if len(rows) == 0:
+            nothing = heads.new_empty(0)
+            return Collected(nothing, nothing, q.new_empty(0), 0)
         if w is not None and model.metric in ("l1", "l2") and bool((w == w[:1]).all()):
             # One scale for all queries: applied to the candidates once, a term of the sum is |q − c|.
             if self._scaled is None:
@@ -272,7 +304,8 @@ class _Candidates:
 def _refuse_diverged(run: Run) -> None:
     """Raise a PairREError if a weight is not a finite number, because no order of the links means anything then."""
     parts = (rows for source in run.model.sources() for _, rows in source.chunks(1 << 16))
-    if not all(bool(part.isfinite().all()) for part in chain(parts, run.model.dense_weights())):
+    diverged = not all(bool(part.isfinite().all()) for part in chain(parts, run.model.dense_weights()))
+    if _greatest(run.model.ranks, diverged)[0]:
         raise PairREError(
             f"{run.path or run.graph.name}: some weights are not finite numbers, so scores cannot be compared; "
             "the weights have diverged: train again with a smaller train.lr"

@@ -13,6 +13,7 @@ from pairre.evaluation import calibration_of
 from pairre.graph import SPLITS, Graph
 from pairre.inference.firing import Fact, FiringRule, firing_rules
 from pairre.inference.neighbours import nearest_of
+from pairre.models import require_all_rows
 from pairre.rules import Rule, measure_pair, read_rules
 from pairre.runs import Calibration, Run
 from pairre.support.errors import PairREError
@@ -109,6 +110,7 @@ def explain(
         raise PairREError(f"side {side!r}: unknown; one of head, tail")
     if k < 1:
         raise PairREError(f"k must be 1 or more, not {k}")
+    require_all_rows(run.model.entities, "explain")
     graph = run.graph
     ids = graph.find_entity(head), graph.find_relation(relation), graph.find_entity(tail)
     given = read_rules(rules) if isinstance(rules, str | Path) else rules

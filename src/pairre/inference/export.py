@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -69,7 +70,11 @@ def export(
             if progress:
                 progress(len(rows))
 
-    write(files, names, vector_width(run.model, table), chunks())
+    width = vector_width(run.model, table)
+    if run.writes:
+        write(files, names, width, chunks())
+    else:  # a process that shares the rows takes part in reading them
+        deque(chunks(), 0)
     return files
 
 

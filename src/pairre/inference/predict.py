@@ -134,7 +134,7 @@ def write_predictions(
     last call.
     """
     num_answers = 0
-    with table_file(out, _schema(run.graph)) as write:
+    with table_file(out if run.writes else None, _schema(run.graph)) as write:
         for answers in answer_batches(run, queries.triples, choice, progress):
             write(_table(run, queries, answers))
             num_answers += len(answers.query)

@@ -84,7 +84,7 @@ def write_scores(
     run: Run, found: FoundTriples, out: Path, side: Sides = "both", progress: ProgressCallback | None = None
 ) -> None:
     """Write what `score` returns to a CSV, JSON or Parquet file, whole or not at all."""
-    with table_file(out, _SCHEMA) as write:
+    with table_file(out if run.writes else None, _SCHEMA) as write:
         for part in torch.split(found.triples, _BATCH):
             write(pa.Table.from_pylist([asdict(scored) for scored in _scored(run, part, side, progress)], _SCHEMA))
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pairre.runs import Calibration
+from pairre.support.ranks import Ranks
 
 
 @dataclass(frozen=True)
@@ -69,3 +70,8 @@ class TopLinks:
         keys = keys[order]
         floor = max(self.floor, float(keys[-1])) if len(keys) == self.k else self.floor
         return TopLinks(self.k, floor, keys, scores[order], triples[order])
+
+    def of_all(self, ranks: Ranks) -> TopLinks:
+        """Return the best of the links that all ranks have."""
+        nothing = TopLinks.empty(self.k, self.floor, self.keys.device)
+        return nothing.with_links(*ranks.gather(self.keys, self.scores, self.triples))

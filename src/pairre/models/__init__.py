@@ -13,7 +13,7 @@ from pairre.models.contract import REGISTRY, Query
 from pairre.models.ensemble import Ensemble
 from pairre.models.negative_layouts import Chunked, NegativeLayout, Own, Shared
 from pairre.models.rule_scores import RuleScores
-from pairre.models.scoring import LocalRows, Model, RowSource
+from pairre.models.scoring import LocalRows, Model, RowSource, require_all_rows
 from pairre.support.errors import RecipeError, suggest
 
 # Patterns that relations may have, with a short name each; which of them a model can express is its `patterns`.
@@ -34,6 +34,7 @@ __all__ = [
     "Shared",
     "model_class",
     "models",
+    "require_all_rows",
 ]
 
 for _family in (*_FIRST, *sorted({module.name for module in iter_modules(__path__)} - set(_FIRST))):

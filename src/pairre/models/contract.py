@@ -108,14 +108,15 @@ class ScoreFunction(torch.nn.Module):
         self.attached_with: tuple[float, int] | None = None  # bound and seed that `attach` was called with
         self.eval()
 
-    def _apply(self, *arguments: Any, **named: Any) -> Self:
+    def _apply(self, move: Callable[[Tensor], Tensor], *arguments: Any) -> Self:
         """Move the tables, which `to`, `cpu` and `cuda` do through this method, and note where they are."""
-        super()._apply(*arguments, **named)  # type: ignore[no-untyped-call]
+        super()._apply(lambda table: table if table.is_meta else move(table), *arguments)  # type: ignore[no-untyped-call]
         self._note_storage()
         return self
 
     def _note_storage(self) -> None:
-        self.device, self.dtype = self.entity.device, compute_dtype(self.entity.dtype)  # that rows are computed in
+        # Entities may be elsewhere: then their parameter is on the device "meta", and says only how large they are.
+        self.device, self.dtype = self.relation.device, compute_dtype(self.entity.dtype)  # that rows are computed in
 
     # --- the maths of a model ---
 
@@ -213,12 +214,31 @@ class ScoreFunction(torch.nn.Module):
     def initialise(self, bound: float, seed: int) -> None:
         """Draw all tables uniformly in ±bound, the same on every device."""
         for name, parameter in self.named_parameters():
+            if parameter.is_meta:  # who holds its rows draws them, by `first_rows`
+                continue
             flat, stream = parameter.detach().view(-1), key(seed, "init", name)
             for start in range(0, len(flat), _DRAWN_AT_ONCE):
                 part = flat[start : start + _DRAWN_AT_ONCE]
                 counter = torch.arange(start, start + len(part), device=part.device)
                 part.copy_(uniform(stream, counter).mul_(2 * bound).sub_(bound))
             self.constrain(name, parameter.detach())
+
+    def first_rows(self, name: str, ids: Tensor, bound: float, seed: int) -> Tensor:
+        """Return the rows of some ids [N] of a table as `initialise` draws them, without the others."""
+        table: Tensor = getattr(self, name)
+        width = table.shape[1]
+        counter = ids[:, None] * width + torch.arange(width, device=ids.device)
+        drawn = uniform(key(seed, "init", name), counter).mul_(2 * bound).sub_(bound)
+        return self.constrain(name, drawn.to(table.dtype))
+
+    def hold_entities_elsewhere(self, device: torch.device) -> None:
+        """Allocate everything but the entity table on a device; that table stays one without memory."""
+        for name, parameter in list(self.named_parameters()):
+            if name != "entity":
+                setattr(self, name, torch.nn.Parameter(torch.empty_like(parameter, device=device)))
+        for name, buffer in list(self.named_buffers()):
+            setattr(self, name, torch.empty_like(buffer, device=device))
+        self._note_storage()
 
     def constrain(self, name: str, rows: Tensor) -> Tensor:
         """Bring rows of a table, in place, to what the model allows, and return them."""

@@ -26,14 +26,16 @@ from pairre.graph.index import COLUMN
 from pairre.models.contract import Query
 from pairre.models.mixture import Mixture, Part
 from pairre.models.rule_scores import RuleScores
-from pairre.models.scoring import Chunks, Model, RowSource
+from pairre.models.scoring import Chunks, Model, RowSource, require_all_rows
 from pairre.support.errors import PairREError
 
 
-class _JoinedRows:
+class _JoinedRows(RowSource):
     """The rows of several tables of one graph, side by side."""
 
     def __init__(self, sources: Sequence[RowSource]) -> None:
+        for source in sources:
+            require_all_rows(source, "an ensemble")
         self._sources = sources
         self.num_rows, self.width = sources[0].num_rows, sum(source.width for source in sources)
 

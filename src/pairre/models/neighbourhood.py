@@ -20,7 +20,7 @@ from pairre.kernels.reference.scores import stable_product
 from pairre.models.bilinear import DistMult
 from pairre.models.contract import IdsByTable, RowsByTable, Width
 from pairre.models.rotation import largest_divisor
-from pairre.models.scoring import Model, RowSource
+from pairre.models.scoring import Model, RowSource, require_all_rows
 from pairre.support.randomness import bits, generator, key, uniform
 
 _BOTH = (0, 1)
@@ -184,16 +184,13 @@ class Neighbourhood(Model):
         return Links(links.entity, links.relation, there, links.ways)
 
 
-class EncodedRows:
+class EncodedRows(RowSource):
     """Entity rows of a model of neighbourhoods, encoded from the stored ones."""
 
     def __init__(self, model: Neighbourhood, stored: RowSource) -> None:
+        require_all_rows(stored, f"{model.name}, which reads neighbours,")
         self._model, self._stored = model, stored
-        self.num_rows, self.width, self.write = (
-            stored.num_rows,
-            sum(model.widths(model.encoded_parts).values()),
-            stored.write,
-        )
+        self.num_rows, self.width = stored.num_rows, sum(model.widths(model.encoded_parts).values())
 
     def gather(self, ids: Tensor) -> Tensor:
         """Return the encoded rows of some ids."""
@@ -218,6 +215,10 @@ class EncodedRows:
         """Yield the encoded rows of entities that are held here, in chunks of at most `size`, with the first's id."""
         for start, rows in self._stored.chunks(size):
             yield start, self.gather(torch.arange(start, start + len(rows), device=rows.device))
+
+    def write(self, ids: Tensor, rows: Tensor) -> None:
+        """Store rows as they are before that."""
+        self._stored.write(ids, rows)
 
 
 class RGCN(Neighbourhood):

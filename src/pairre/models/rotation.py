@@ -85,12 +85,12 @@ class RotatEPair(RotatE):
         return turned(x, self.turn * own), torch.cat([phase.cos(), phase.sin()], -1)
 
 
-class OrthogonalRows:
+class OrthogonalRows(RowSource):
     """Relation rows of OTE with Φ(M) in the place of M; all of them are made, since there are few."""
 
     def __init__(self, model: OTE, stored: RowSource) -> None:
         self._model, self._stored = model, stored
-        self.num_rows, self.width, self.write = stored.num_rows, stored.width, stored.write
+        self.num_rows, self.width = stored.num_rows, stored.width
 
     def gather(self, ids: Tensor) -> Tensor:
         """Return the rows of some ids."""
@@ -100,6 +100,10 @@ class OrthogonalRows:
         """Yield the rows that are held here in chunks of at most `size`, each with the id of its first."""
         for start, rows in self._stored.chunks(size):
             yield start, self._model.prepare_relations(rows)
+
+    def write(self, ids: Tensor, rows: Tensor) -> None:
+        """Store rows as they are before that."""
+        self._stored.write(ids, rows)
 
     def _every(self, device: torch.device) -> Tensor:
         return torch.arange(self.num_rows, device=device)

@@ -27,6 +27,8 @@ from pairre.graph.index import COLUMN
 from pairre.kernels import backend, compute_dtype
 from pairre.models.contract import Query, ScoreFunction
 from pairre.models.negative_layouts import Chunked, NegativeLayout, Own, Shared
+from pairre.support.errors import PairREError
+from pairre.support.ranks import Ranks
 
 Chunks = Iterator[tuple[int, Tensor]]  # prepared rows of candidates, each chunk with the position of its first
 MAX_ELEMENTS = 1 << 24  # of a temporary tensor
@@ -37,9 +39,21 @@ class RowSource(Protocol):
 
     num_rows: int
     width: int
+    ranks: Ranks | None = None  # that hold the rows between them, each a block of ids; None if all are held here
 
     def gather(self, ids: Tensor) -> Tensor:
-        """Return the rows of some ids [*ids.shape, width], in the precision they are computed with."""
+        """Return the rows of some ids [*ids.shape, width], in the precision they are computed with.
+
+        Where rows are divided over ranks, all of them ask for the same ids.
+        """
+
+    def gather_held(self, ids: Tensor) -> tuple[int, Tensor]:
+        """Return the rows of those of ids [N], ascending, that are held here, and the place of the first among ids.
+
+        Rank r holds the block `ranks.rows(num_rows)`. A source that finds these rows without the others overrides this.
+        """
+        first, stop = held_places(self, ids)
+        return first, self.gather(ids)[first:stop]
 
     def chunks(self, size: int) -> Iterator[tuple[int, Tensor]]:
         """Yield the rows that are held here in chunks of at most `size`, each with the id of its first."""
@@ -48,7 +62,22 @@ class RowSource(Protocol):
         """Store rows [N, width] of some ids."""
 
 
-class LocalRows:
+def held_places(source: RowSource, ids: Tensor) -> tuple[int, int]:
+    """Return the first and the last place, plus one, of those of ids [N], ascending, whose rows are held here."""
+    if source.ranks is None:
+        return 0, len(ids)
+    mine = source.ranks.rows(source.num_rows)
+    first, stop = torch.searchsorted(ids, torch.tensor([mine.start, mine.stop], device=ids.device)).tolist()
+    return first, stop
+
+
+def require_all_rows(source: RowSource, what: str) -> None:
+    """Raise a PairREError, which names what needs them, if this process holds only a block of the rows."""
+    if source.ranks is not None:
+        raise PairREError(f"{what} needs all rows in one process, and {source.ranks.size} share them: without torchrun")
+
+
+class LocalRows(RowSource):
     """The rows of a table that is a tensor of this process."""
 
     def __init__(self, table: Tensor) -> None:
@@ -89,6 +118,11 @@ class Model(ScoreFunction):
         self.stored["entity"], self.entities = entities, self.encoded_entities(entities)
         if relations is not None:
             self.stored["relation"], self.relations = relations, self.encoded_relations(relations)
+
+    @property
+    def ranks(self) -> Ranks | None:
+        """The processes that share the rows of entities, each with a block of them; None if this one has all."""
+        return self.entities.ranks
 
     def sources(self) -> list[RowSource]:
         """Return the sources of all rows as they are stored."""
@@ -282,11 +316,12 @@ class Model(ScoreFunction):
     def score_all(self, triples: Tensor, side: Side) -> Tensor:
         """Return scores [B, E] of every entity on `side`."""
         _, (q, w) = self.make_queries(triples, side)
-        scores = torch.empty(len(triples), self.num_entities, dtype=q.dtype, device=q.device)
+        scores = torch.zeros(len(triples), self.num_entities, dtype=q.dtype, device=q.device)
         for part, chunks in self.candidate_groups(triples, side, len(triples)):
             scale = None if w is None else w[part]
-            scores[part] = torch.cat([self.score_rows(q[part], scale, rows) for _, rows in chunks()], 1)
-        return scores
+            for first, rows in chunks():
+                scores[part, first : first + len(rows)] = self.score_rows(q[part], scale, rows)
+        return scores if self.ranks is None else self.ranks.sum(scores)
 
     def candidate_groups(
         self, triples: Tensor, side: Side, size: int, ids: Tensor | None = None
@@ -316,18 +351,22 @@ class Model(ScoreFunction):
     ) -> Chunks:
         """Yield prepared rows of all entities, or of `ids`, in chunks, each with the position of its first row.
 
-        Where the rows that are to be prepared are there already, they come from `rows`.
+        Ids are ascending. Of rows that several processes share, each yields those that it holds. Rows that are to be
+        prepared come from `rows` where they are there already.
         """
         for start, part in rows() if rows else self._row_chunks(ids):
             yield start, self.prepare_entities(part, self.candidate_side[side], relation)
 
     def _row_chunks(self, ids: Tensor | None) -> Chunks:
         size = max(1024, 2 * MAX_ELEMENTS // self.stored["entity"].width)
-        if ids is None:
-            yield from self.entities.chunks(size)
-        else:
-            for start in range(0, len(ids), size):
-                yield start, self.entities.gather(ids[start : start + size])
+        return self.entities.chunks(size) if ids is None else self._chunks_of(ids, size)
+
+    def _chunks_of(self, ids: Tensor, size: int) -> Chunks:
+        """Yield the rows of ids that are held here in chunks, each with the position of its first."""
+        for start in range(0, len(ids), size):
+            first, rows = self.entities.gather_held(ids[start : start + size])
+            if len(rows):
+                yield start + first, rows
 
     def score_tails(self, heads: Tensor, relations: Tensor) -> Tensor:
         """Return scores [B, E] of every tail of (head, relation)."""

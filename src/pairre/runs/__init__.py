@@ -13,6 +13,8 @@ from pairre.runs.merge import can_fold, fold, merge
 from pairre.runs.migrate import migrate
 from pairre.runs.progress import Progress
 from pairre.runs.run import Run, grown_model, load_run
+from pairre.runs.shard_files import weight_files
+from pairre.runs.shards import whole_weights
 from pairre.runs.unfinished import Unfinished
 from pairre.runs.versions import versions
 
@@ -36,4 +38,6 @@ __all__ = [
     "migrate",
     "read_init_vectors",
     "versions",
+    "weight_files",
+    "whole_weights",
 ]

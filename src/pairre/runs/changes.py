@@ -48,7 +48,7 @@ def changed_keys(
     if list(rules) != (mine := folder.rules()):
         made = f"with {len(mine)} other rules ({path / 'rules.tsv'})" if mine else "without rules"
         raise RunError(f"{path}: made {made}; leave out --rules, or choose another --out")
-    if "train.steps" in by_key and (folder.path / "checkpoint.safetensors").exists():
+    if "train.steps" in by_key and folder.checkpoint:
         _check_steps(folder, recipe.train.steps)
     return set(by_key)
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from pairre.runs.folder import RunFolder
 from pairre.runs.run import stored_model
+from pairre.runs.shard_files import weight_files
+from pairre.runs.shards import WHOLE, Block, open_blocks
 from pairre.support.errors import PairREError, RunError
 from pairre.support.files import read_checked_json
+
+_CHUNK = 1 << 16  # rows
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,33 @@ def _reports(folder: RunFolder) -> Iterator[FileReport]:
         yield FileReport(name, damaged.get(name, ""))
     if damaged:
         return  # what is left cannot be understood without these
+    yield from _weights(folder)
     for name, examine in _EXAMINED.items():
         yield _report(folder, name, examine)
+
+
+def _weights(folder: RunFolder) -> Iterator[FileReport]:
+    """Yield a report on each file of weights."""
+    try:
+        files = weight_files(folder.path)
+        if len(files) < 2:
+            yield _report(folder, WHOLE, _examine_model)
+            return
+        for block in open_blocks(files, verify=False):
+            yield _report(folder, block.file.path.name, partial(_examine_block, block))
+    except RunError as error:  # of a file that does not go with the others
+        name, _, what = str(error).removeprefix(f"{folder.path}/").partition(": ")
+        yield FileReport(name, what.removeprefix("damaged: "))
+
+
+def _examine_block(block: Block, folder: RunFolder) -> str:  # noqa: ARG001
+    block.file.verify()
+    for name, weights in block.file.tensors.items():
+        for part in torch.split(weights, _CHUNK):
+            if not bool(part.isfinite().all()):
+                raise RunError(f"damaged: the {name} weights are not finite")
+            block.file.release()
+    return f"rows {block.start:,} to {block.stop:,} of {block.total:,}"
 
 
 def _report(folder: RunFolder, name: str, examine: Callable[[RunFolder], str]) -> FileReport:
@@ -94,7 +124,6 @@ def _examine_plan(folder: RunFolder) -> str:
 
 
 _EXAMINED: dict[str, Callable[[RunFolder], str]] = {
-    "model.safetensors": _examine_model,
     "checkpoint.safetensors": _examine_checkpoint,
     "log.jsonl": _examine_log,
     "metrics.json": _examine_metrics,

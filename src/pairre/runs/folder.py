@@ -6,8 +6,8 @@ graph/                  vocabularies and splits as Parquet
 rules.tsv               the rules that training obeys, if any
 members/                of an ensemble: the recipes of its members, and its rules
 init-vectors.safetensors  vectors of entities that training starts from, if any were given
-checkpoint.safetensors  last weights, optimiser state and progress, for --resume
-model.safetensors       the best weights so far, for evaluate and predict
+checkpoint.safetensors  last weights, optimiser state and progress, for --resume (`checkpoints.py`)
+model.safetensors       the best weights so far, for evaluate and predict (of several ranks: `shard_files.py`)
 log.jsonl               one line for each report and each validation
 metrics.json            the last evaluation of `train`
 calibration.json        the curve from scores to probabilities, fitted on the validation split
@@ -37,10 +37,13 @@ from pairre.graph import Graph
 from pairre.models import Model
 from pairre.rules import Rule, read_rules, write_rules
 from pairre.runs.calibration import Calibration
+from pairre.runs.checkpoints import checkpoint_path, read_checkpoint, read_progress, remove_folders
 from pairre.runs.init_vectors import InitVectors
 from pairre.runs.log import RunLog
 from pairre.runs.members import Members
 from pairre.runs.progress import Progress
+from pairre.runs.shard_files import ShardFiles, remove_shards, weight_files
+from pairre.runs.shards import whole_weights
 from pairre.runs.versions import versions
 from pairre.settings import Recipe, load_stored_recipe
 from pairre.support.errors import GraphError, RunError
@@ -59,7 +62,7 @@ from pairre.support.files import (
     write_text,
 )
 from pairre.support.reading import check_path
-from pairre.support.tensors import read_metadata, read_tensors, write_tensors
+from pairre.support.tensors import write_tensors
 from pairre.support.text import shell_word
 
 FORMAT = 3  # the newest: it reads every format up to this one
@@ -212,12 +215,10 @@ class RunFolder:
 
     def is_untrained(self) -> bool:
         """Return whether this is a run folder that holds nothing worth keeping: no step was stored in it."""
-        names = [self.path / name for name in ("run.json", "model.safetensors", "checkpoint.safetensors")]
-        description, model, checkpoint = (name.exists() for name in names)
-        if not description or model:
+        if not (self.path / "run.json").exists():
             return False
         try:
-            return not checkpoint or self.stored_progress().step == 0
+            return not self.has_weights and (self.checkpoint is None or self.stored_progress().step == 0)
         except RunError:
             return False  # damaged, so that nobody knows
 
@@ -303,15 +304,25 @@ class RunFolder:
 
     # --- weights, checkpoint, metrics ---
 
+    @property
+    def checkpoint(self) -> Path | None:
+        """The newest checkpoint, or None if there is none."""
+        return checkpoint_path(self.path)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the folder has the best weights of a training."""
+        return bool(weight_files(self.path))
+
     def save_model(self, model: Model) -> None:
         """Store the weights of a model as the best ones; probabilities of earlier weights are removed first."""
         (self.path / "calibration.json").unlink(missing_ok=True)
-        meaning = {"attached_with": json.dumps(model.attached_with)} if model.attached_with else {}
-        write_tensors(self.path / "model.safetensors", model.state_dict(), meaning)
+        write_tensors(self.path / "model.safetensors", whole_weights(model), meaning_of(model))
+        remove_shards(self.path)
 
     def load_model(self, model: Model, *, verify: bool = True, mapped: bool = False) -> None:
         """Copy the best weights into a model; with `mapped`, its tables are the file's, and must not be written to."""
-        tensors, _ = self._load_tensors("model.safetensors", verify)
+        tensors = self._stored_weights(verify)
         into = dict(model.state_dict(keep_vars=True))
         self.copy_into(tensors, into, "model.safetensors", mapped)
 
@@ -319,21 +330,17 @@ class RunFolder:
         """Store everything that the next step depends on, in one file; the log up to it is on disk before."""
         self.log.sync()
         write_tensors(self.path / "checkpoint.safetensors", tensors, {"progress": progress.to_json()})
+        remove_folders(self.path)
 
     def load_checkpoint(self) -> tuple[dict[str, Tensor], Progress]:
-        """Return what `save_checkpoint` stored."""
-        tensors, metadata = self._load_tensors("checkpoint.safetensors", verify=True)
-        return tensors, self._parse_progress(metadata)
+        """Return what `save_checkpoint` stored, or several processes did."""
+        path = self.checkpoint or self._missing("checkpoint.safetensors")
+        found = read_checkpoint(path, required=self.format != 1)
+        return found.files.everything(), found.progress
 
     def stored_progress(self) -> Progress:
         """Return the progress of the checkpoint, without its tensors."""
-        return self._parse_progress(read_metadata(self.path / "checkpoint.safetensors"))
-
-    def _parse_progress(self, metadata: Mapping[str, str]) -> Progress:
-        try:
-            return Progress.from_json(metadata.get("progress", ""))
-        except ValueError as error:
-            raise RunError(f"{self.path / 'checkpoint.safetensors'}: damaged: {error}") from error
+        return read_progress(self.checkpoint or self._missing("checkpoint.safetensors"))
 
     def copy_into(self, tensors: dict[str, Tensor], into: dict[str, Tensor], name: str, replace: bool = False) -> None:
         """Copy tensors into those of the same names, or `replace` these; RunError if one is missing or misshapen."""
@@ -346,14 +353,14 @@ class RunFolder:
                 else:
                     target.copy_(tensors[key])
 
-    def _load_tensors(self, name: str, verify: bool) -> tuple[dict[str, Tensor], dict[str, str]]:
-        file = self.path / name
-        with disk_errors(file):
-            if not file.exists():
-                raise RunError(
-                    f"{file}: missing; the run has not got that far: continue it with pairre train … --resume"
-                )
-        return read_tensors(file, verify=verify, required=self.format != 1)
+    def _stored_weights(self, verify: bool) -> dict[str, Tensor]:
+        files = weight_files(self.path) or [self._missing("model.safetensors")]
+        return ShardFiles(files, verify=verify, required=self.format != 1).everything()
+
+    def _missing(self, name: str) -> Path:
+        raise RunError(
+            f"{self.path / name}: missing; the run has not got that far: continue it with pairre train … --resume"
+        )
 
     def save_metrics(self, metrics: dict[str, Any]) -> None:
         """Write metrics.json."""
@@ -377,6 +384,11 @@ class RunFolder:
             return Calibration.from_values(read_checked_json(file), self.description()["num_relations"])
         except ValueError as error:
             raise RunError(f"{file}: damaged: {error}") from error
+
+
+def meaning_of(model: Model) -> dict[str, str]:
+    """Return what must be known of weights beside their numbers."""
+    return {"attached_with": json.dumps(model.attached_with)} if model.attached_with else {}
 
 
 def _describe(graph: Graph, recipe: Recipe) -> dict[str, Any]:

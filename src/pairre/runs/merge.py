@@ -8,9 +8,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from pairre.models import Model, require_all_rows
 from pairre.models.pairre import PairRE
 from pairre.runs.run import Run
 from pairre.support.errors import RunError
+
+_CHUNK = 1 << 16  # rows
 
 
 def merge(runs: Sequence[Run]) -> Run:
@@ -44,12 +47,14 @@ def fold(runs: Sequence[Run], weights: Tensor) -> Run:
     """
     first = runs[0]
     models = [run.model.to(first.model.device) for run in runs]
+    for run in runs:
+        require_all_rows(run.model.entities, "merge")
     dim, reciprocal, device = sum(model.dim for model in models), first.model.reciprocal, first.model.device
     scales = (weights.repeat(1 + reciprocal, 1) * len(models) ** 0.5).to(device, torch.float32)  # of rows, [·, K]
     with device:
         folded = PairRE(first.graph.num_entities, first.graph.num_relations, dim, reciprocal=reciprocal)
     with torch.no_grad():
-        entity = [model.prepare_entities(model.entity.float(), "head", None) for model in models]
+        entity = [_prepared(model) for model in models]
         relation = [model.parts("relation", model.relation) for model in models]
         folded.entity.copy_(torch.cat(entity, -1) * len(models) ** -0.5)
         scaled = [scales[:, k, None] * r.head_scale for k, r in enumerate(relation)]
@@ -59,3 +64,9 @@ def fold(runs: Sequence[Run], weights: Tensor) -> Run:
     settings = replace(first.recipe, model=replace(first.recipe.model, dim=dim, storage="float32"))
     shared = first.rules if all(run.rules == first.rules for run in runs) else []
     return Run(first.graph, settings, folded, rules=shared)
+
+
+def _prepared(model: Model) -> Tensor:
+    """Return all entities as the score uses them, on the device of the model."""
+    chunks = (rows for _, rows in model.stored["entity"].chunks(_CHUNK))
+    return torch.cat([model.prepare_entities(rows, "head", None) for rows in chunks])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,14 @@ from pairre.runs.build import build_model
 from pairre.runs.calibration import Calibration
 from pairre.runs.folder import RunFolder
 from pairre.runs.members import Members
+from pairre.runs.shard_files import weight_files
+from pairre.runs.shards import Block, open_blocks, set_blocks, whole_weights
 from pairre.runs.unfinished import Unfinished
 from pairre.runs.vectors import Table, Vectors, vector_chunks, vector_width
 from pairre.settings import Recipe
 from pairre.support.device import pick_device
 from pairre.support.errors import RunError
+from pairre.support.ranks import Ranks
 from pairre.support.reading import shortened
 from pairre.support.tensors import read_metadata
 
@@ -70,8 +74,14 @@ class Run:
             array[start : start + len(rows)] = rows.cpu()
         return Vectors(names.names.to_pylist(), array)
 
+    @property
+    def writes(self) -> bool:
+        """Whether this process writes and shows results: of several that share the rows, the first does."""
+        ranks = self.model.ranks
+        return ranks is None or ranks.is_first
+
     def save(self, path: str | Path) -> Path:
-        """Write a run that was trained in memory as a run folder, which exists whole or not at all."""
+        """Write a run as a run folder, which exists whole or not at all, with all of its weights in one file."""
 
         def fill(folder: RunFolder) -> None:
             folder.save_model(self.model)
@@ -87,20 +97,30 @@ class Run:
         return folder.path
 
 
-def load_run(path: str | Path, device: str = "auto", *, verify: bool = True, mapped: bool = False) -> Run:
+def load_run(
+    path: str | Path, device: str = "auto", *, verify: bool = True, mapped: bool = False, ranks: Ranks | None = None
+) -> Run:
     """Return the run of a folder, with its best weights.
 
     Every file that is read is compared with its checksum first. `verify=False` skips that, which saves time for tables
     of many gigabytes: hashing takes about as long as reading them from a fast disk. With `mapped`, tables on the CPU
     are those of the file, mapped into memory: processes that open the same run share one copy.
+
+    Rows of entities in several files, as several processes train them, are never loaded together: those that are asked
+    for are read, and all of them chunk by chunk. With several `ranks` (`pairre.support.ranks`) a run of any files is
+    opened like that, and each process ranks and searches among its share of the entities.
     """
     folder = RunFolder.open(Path(path))
     if verify:
         folder.verify()
     recipe, graph = folder.recipe(), folder.graph()
-    members = folder.members()
-    model = stored_model(folder, graph, recipe, members, pick_device(device))
-    folder.load_model(model, verify=verify, mapped=mapped and model.device.type == "cpu")
+    members, chosen = folder.members(), pick_device(device)
+    files, is_shared = weight_files(folder.path), ranks is not None and ranks.size > 1
+    if len(files) > 1 or (files and is_shared):
+        model = _model_of_blocks(folder, graph, recipe, chosen, open_blocks(files, verify=verify, ranks=ranks), ranks)
+    else:
+        model = stored_model(folder, graph, recipe, members, chosen)
+        folder.load_model(model, verify=verify, mapped=mapped and model.device.type == "cpu")
     model.requires_grad_(False)
     return Run(
         graph,
@@ -113,6 +133,19 @@ def load_run(path: str | Path, device: str = "auto", *, verify: bool = True, map
         folder.origin(),
         [] if members is None else list(members.recipes),
     )
+
+
+def _model_of_blocks(
+    folder: RunFolder, graph: Graph, recipe: Recipe, device: torch.device, blocks: Sequence[Block], ranks: Ranks | None
+) -> Model:
+    """Return the model of a folder that reads its rows of entities from files."""
+    if (folder.path / "members").is_dir():
+        raise RunError(f"{folder.path}: an ensemble, which one process opens: leave out torchrun")
+    model = build_model(graph, recipe, device, False, stored_attachment(folder), holds_entities=False)
+    others = {name: weights for name, weights in model.state_dict(keep_vars=True).items() if name != "entity"}
+    folder.copy_into(blocks[0].file.tensors, others, blocks[0].file.path.name)
+    set_blocks(model, blocks, ranks)
+    return model
 
 
 def stored_model(
@@ -131,8 +164,8 @@ def stored_attachment(folder: RunFolder) -> tuple[float, int] | None:
 
     Those of folders that were made before they were stored go with the recipe's.
     """
-    file = folder.path / "model.safetensors"
-    said = read_metadata(file).get("attached_with") if file.exists() else None
+    files = weight_files(folder.path)
+    said = read_metadata(files[0]).get("attached_with") if files else None
     if said is None:
         return None
     try:
@@ -141,13 +174,13 @@ def stored_attachment(folder: RunFolder) -> tuple[float, int] | None:
             raise ValueError("the bound is no length")
         return float(bound), operator.index(seed)
     except (TypeError, ValueError, RecursionError) as error:
-        raise RunError(f"{file}: damaged: its weights go with '{shortened(said)}'") from error
+        raise RunError(f"{files[0]}: damaged: its weights go with '{shortened(said)}'") from error
 
 
 def grown_model(base: Run, graph: Graph, device: torch.device) -> Model:
     """Return the model of a run with rows for all entities of a larger graph; those of new ones are not set yet."""
     model = build_model(graph, base.recipe, device, False, base.model.attached_with)
     grown = model.state_dict()
-    for name, value in base.model.state_dict().items():
+    for name, value in whole_weights(base.model).items():
         grown[name][: len(value)] = value.to(device)
     return model

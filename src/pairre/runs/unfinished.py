@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from pairre.runs.folder import RunFolder
+from pairre.runs.checkpoints import checkpoint_path, read_progress
 from pairre.settings import Recipe
 from pairre.support.text import shell_word
 
@@ -23,9 +23,9 @@ class Unfinished:
     @classmethod
     def of(cls, path: Path, recipe: Recipe) -> Self | None:
         """Return how far the run of a folder was trained; None if it has ended, or has no checkpoint to go on from."""
-        if not (path / "checkpoint.safetensors").exists():
+        if (found := checkpoint_path(path)) is None:
             return None
-        progress, settings = RunFolder.open(path).stored_progress(), recipe.train
+        progress, settings = read_progress(found), recipe.train
         has_ended = progress.step >= settings.steps
         stopped_early = progress.validations_without_gain >= (settings.patience or math.inf)
         return None if has_ended or stopped_early else cls(path, progress.step, settings.steps)

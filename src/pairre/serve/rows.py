@@ -42,7 +42,9 @@ def map_rows(run: Run, file: BinaryIO, layout: Mapping[str, Any]) -> PreparedRun
     for side in SIDES:
         where = layout[side]
         if where == "entity":
-            rows[side] = _stored_table(run).numpy()
+            stored = _stored_table(run)
+            assert stored is not None
+            rows[side] = stored.numpy()
         else:
             start, num_rows, width = where
             # Private, so that arrays may be written to as far as Numba is concerned; nobody does.
@@ -65,17 +67,16 @@ def _append(run: Run, side: Side, file: BinaryIO) -> list[int]:
     return [start, num_rows, width]
 
 
-def _stored_table(run: Run) -> torch.Tensor:
-    """Return the table of entities, which a process that serves a run always holds, mapped from its file."""
+def _stored_table(run: Run) -> torch.Tensor | None:
+    """Return the table of entities, mapped from its file, or None if it is in several files."""
     source = run.model.stored["entity"]
-    assert isinstance(source, LocalRows)
-    return source.table.detach()
+    return source.table.detach() if isinstance(source, LocalRows) else None
 
 
 def _is_stored(run: Run, side: Side) -> bool:
     """Return whether the prepared rows of a side are the stored ones."""
     stored = _stored_table(run)
-    if stored.dtype != torch.float32:
+    if stored is None or stored.dtype != torch.float32:
         return False
     return all(torch.equal(rows, stored[start : start + len(rows)]) for start, rows in _chunks(run, side))
 

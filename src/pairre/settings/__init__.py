@@ -16,7 +16,7 @@ from pairre.settings.recipe import (
     keys,
 )
 from pairre.settings.shipped import graph_recipes, presets
-from pairre.settings.validate import validate
+from pairre.settings.validate import validate, validate_over_ranks
 
 __all__ = [
     "LossRecipe",
@@ -38,4 +38,5 @@ __all__ = [
     "resolve",
     "settings_list",
     "validate",
+    "validate_over_ranks",
 ]

@@ -24,6 +24,20 @@ def validate(recipe: Recipe, graph: Graph, model: type[Model], *, with_rules: bo
         _check_rules(recipe, model)
 
 
+def validate_over_ranks(recipe: Recipe, model: type[Model], *, with_rules: bool = False) -> None:
+    """Raise a RecipeError that names the key if the recipe cannot be trained by several processes."""
+    alone = "train it in one process (without --nproc)"
+    if model.needs_other_rows:
+        raise RecipeError(f"model.name: {model.name} reads the rows of neighbours, which other processes hold; {alone}")
+    if model.dropout:
+        what = "normalises and drops features over a whole batch, of which each process has a part"
+        raise RecipeError(f"model.name: {model.name} {what}; {alone}")
+    if with_rules:
+        raise RecipeError(f"rules.mode: several processes cannot follow rules; leave out --rules, or {alone}")
+    if recipe.distill.teacher:
+        raise RecipeError(f"distill.teacher: several processes cannot learn from a teacher; {alone}")
+
+
 def _check_registered_names(recipe: Recipe) -> None:
     """Refuse a loss or an optimiser that no loaded module defines, as a recipe from a run folder may name."""
     for path, declaration in keys():

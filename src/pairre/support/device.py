@@ -10,8 +10,11 @@ _TYPES = ("auto", "cpu", "cuda")
 _OTHER_NAMES = {"gpu": "cuda", "nvidia": "cuda"}
 
 
-def pick_device(name: str = "auto") -> torch.device:
-    """Return the device of a name: `auto` is the GPU if there is one, else the CPU; `cuda:1` names one of several."""
+def pick_device(name: str = "auto", number_here: int = 0) -> torch.device:
+    """Return the device of a name: `auto` is the GPU if there is one, else the CPU; `cuda:1` names one of several.
+
+    Of several processes on a machine, each has a number, and where the name has none they take GPUs in turn.
+    """
     kind, *number = name.split(":", 1)
     if kind not in _TYPES:
         meant = ":".join([_OTHER_NAMES.get(kind.lower(), kind.lower()), *number])
@@ -20,7 +23,8 @@ def pick_device(name: str = "auto") -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device("cuda:0" if name == "cuda" else name)
+        turn = number_here % max(1, torch.cuda.device_count()) if number_here else 0
+        device = torch.device(f"cuda:{turn}" if name == "cuda" else name)
     except RuntimeError:
         raise DeviceError(f"device '{name}': write cpu, cuda or cuda:0") from None
     num_devices = torch.cuda.device_count()

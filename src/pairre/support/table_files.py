@@ -32,8 +32,14 @@ def check_table_file(path: Path, *, force: bool) -> None:
 
 
 @contextmanager
-def table_file(path: Path, schema: pa.Schema) -> Iterator[Write]:
-    """Yield a function that appends a table with this schema to a file; after the block the file is there, whole."""
+def table_file(path: Path | None, schema: pa.Schema) -> Iterator[Write]:
+    """Yield a function that appends a table with this schema to a file; after the block the file is there, whole.
+
+    Without a path nothing is written, as by a process that only helps to compute the table.
+    """
+    if path is None:
+        yield lambda _: None
+        return
     check_table_file(path, force=True)
     ending = path.suffix.lower()
     with written_whole(path) as part:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -76,7 +77,47 @@ def read_metadata(path: Path) -> dict[str, str]:
         raise RunError(f"{path}: damaged: {' '.join(str(error).split())}") from error
 
 
-def _tensor_checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+class MappedTensors:
+    """The tensors of a file as it is on disk: pages are read when something needs them, and can be given back.
+
+    Nothing may be written to them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Map a file of `write_tensors`; a RunError says that it is damaged."""
+        self.path = path
+        described, metadata = read_tensors(path, verify=False)  # their numbers are not read
+        self.metadata = metadata
+        with disk_errors(path), path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length))
+            # Private, because torch takes no memory that is read-only.
+            self._pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        self.tensors = {
+            name: self._tensor(like, 8 + length + header[name]["data_offsets"][0]) for name, like in described.items()
+        }
+
+    def _tensor(self, like: Tensor, offset: int) -> Tensor:
+        if like.numel() == 0:
+            return torch.empty_like(like)
+        flat = torch.frombuffer(self._pages, dtype=like.dtype, count=like.numel(), offset=offset)
+        return flat.view(like.shape)
+
+    def release(self) -> None:
+        """Give back the memory of all pages; they are read again when something needs them."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._pages.madvise(mmap.MADV_DONTNEED)
+
+    def verify(self) -> None:
+        """Compare the tensors with their checksum; a RunError says that they are damaged."""
+        checksum = read_metadata(self.path).get("checksum")
+        if checksum != _tensor_checksum(self.tensors, self.metadata, self.release):
+            raise RunError(f"{self.path}: damaged: its contents differ from its checksum")
+
+
+def _tensor_checksum(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str], after_piece: Callable[[], None] = lambda: None
+) -> str:
     """Return a SHA-256 over names, types, shapes, metadata and the SHA-256 of each piece of 16 MiB.
 
     Pieces are hashed on all cores.
@@ -89,4 +130,5 @@ def _tensor_checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str])
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         for piece in pool.map(lambda data: hashlib.sha256(data).digest(), pieces):
             digest.update(piece)
+            after_piece()
     return digest.hexdigest()

@@ -6,10 +6,12 @@ Decided here: how rows are updated, and where they are while a model learns. Tra
 
 from pairre.tables.contract import EmbeddingTable, Gathered
 from pairre.tables.local import OPTIMIZERS, DenseTable, LocalTable, TableGroup, local_table
-from pairre.tables.of_model import learning_tables, tables_of_some_entities
+from pairre.tables.of_model import learning_tables, tables_of_some_entities, tables_over_ranks
 from pairre.tables.optimizers import AdagradTable, AdamTable
 from pairre.tables.partial import FixedTable, PartialTable
+from pairre.tables.rank_rows import RankRows
 from pairre.tables.schedule import learning_rates, restart_step
+from pairre.tables.sharded import ShardedTable
 
 __all__ = [
     "OPTIMIZERS",
@@ -21,10 +23,13 @@ __all__ = [
     "Gathered",
     "LocalTable",
     "PartialTable",
+    "RankRows",
+    "ShardedTable",
     "TableGroup",
     "learning_rates",
     "learning_tables",
     "local_table",
     "restart_step",
     "tables_of_some_entities",
+    "tables_over_ranks",
 ]

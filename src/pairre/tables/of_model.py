@@ -1,6 +1,6 @@
 """The tables of a model that is in this process: one for each of its parameters, with what their rows must obey.
 
-This is where training meets the storage of a model. Tables whose rows are elsewhere would be made here instead.
+This is where training meets the storage of a model. Over ranks, entity rows are divided and all else is replicated.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import torch
 from torch import Tensor
 
 from pairre.models import Model
-from pairre.settings.recipe import TrainRecipe
+from pairre.settings.recipe import Recipe, TrainRecipe
+from pairre.support.ranks import Ranks
 from pairre.tables.contract import EmbeddingTable
 from pairre.tables.local import DenseTable, RowConstraint, local_table
 from pairre.tables.partial import FixedTable, PartialTable
+from pairre.tables.replicated import ReplicatedTable, ReplicatedWeights
+from pairre.tables.sharded import ShardedTable
 
 
 def learning_tables(
@@ -32,6 +35,23 @@ def learning_tables(
         else:
             table = local_table(rows, recipe, _constraint(model, name))
             tables[name] = DenseTable(table, parameter) if name == "weights" else table
+    return tables
+
+
+def tables_over_ranks(model: Model, recipe: Recipe, ranks: Ranks) -> dict[str, EmbeddingTable]:
+    """Return the tables of a model that does not hold its entities: their rows are drawn here, a part on each rank."""
+    tables: dict[str, EmbeddingTable] = {}
+    for name, parameter in model.named_parameters():
+        constraint = _constraint(model, name)
+        if name == "entity":
+            draw = partial(model.first_rows, name, bound=recipe.init_range, seed=recipe.train.seed)
+            tables[name] = ShardedTable(ranks, parameter, draw, recipe.train, constraint, model.device)
+            continue
+        table = local_table(parameter.detach(), recipe.train, constraint)
+        if name == "weights":
+            tables[name] = ReplicatedWeights(ranks, DenseTable(table, parameter))
+        else:
+            tables[name] = ReplicatedTable(ranks, table)
     return tables
 
 

@@ -21,7 +21,7 @@ from pairre.evaluation.candidates import candidate_scores
 from pairre.evaluation.mixing import temperatures
 from pairre.graph import Graph
 from pairre.models import Model
-from pairre.runs import Run, load_run
+from pairre.runs import Run, load_run, weight_files
 from pairre.settings.recipe import DistillRecipe, LossRecipe
 from pairre.support.errors import RunError
 from pairre.support.randomness import generator
@@ -49,10 +49,10 @@ class Teacher:
                 f"{opened}: from another graph than {graph.name}, so it cannot be its teacher; "
                 'choose another (--teacher RUN), or none: --set distill.teacher=""'
             )
-        file = opened.path / "model.safetensors" if opened.path else None
+        files = weight_files(opened.path) if opened.path else []
         described = {
             "run": opened.path.name if opened.path else "a run in memory",
-            "checksum": read_metadata(file).get("checksum") if file and file.exists() else None,
+            "checksum": read_metadata(files[0]).get("checksum") if files else None,
         }
         return cls(opened.model.to(device), _scale(opened), described)
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from pairre.graph import Graph, Layout
 from pairre.graph.annotation_files import with_more
 from pairre.graph.extend import ExtendedGraph, NewTriples, extend_graph, read_new_triples
-from pairre.models import Model
+from pairre.models import Model, require_all_rows
 from pairre.runs import Run, grown_model, load_run
 from pairre.settings import Recipe
 from pairre.support.device import pick_device
@@ -69,6 +69,7 @@ def extend(
         raise RecipeError(f"rate: a finite number from 0 on expected, not {rate!r}")
     triples, source = read_new_triples(new, Layout(columns, header, delimiter))
     base = run if isinstance(run, Run) else load_run(run, device)
+    require_all_rows(base.model.entities, "extend")
     extended = extend_graph(base.graph, triples, source)
     extended = replace(extended, graph=with_more(extended.graph, labels, types))
     graph, first_new = extended.graph, base.graph.num_entities

@@ -22,6 +22,7 @@ from pairre.support.errors import PairREError, RunError
 from pairre.support.randomness import generator
 from pairre.support.text import shell_word
 from pairre.training.display import Display
+from pairre.training.state import State, StateOverRanks, WholeState
 from pairre.training.step import Trainer
 
 log = logging.getLogger("pairre")
@@ -59,7 +60,10 @@ class Loop:
         self.report_every = max(1, min(most, self.settings.steps // 20))
         self.validate_every = trainer.recipe.validate_every
         self.valid, self.fixed_candidates = self._validation_triples()
-        self._best: dict[str, Tensor] = {}  # the best weights of a run without a folder
+        self.ranks = trainer.ranks
+        self.state: State = (
+            StateOverRanks(trainer, folder) if folder and self.ranks.size > 1 else WholeState(trainer, folder)
+        )
 
     def _validation_triples(self) -> tuple[Tensor, dict[Side, Tensor]]:
         """Return the triples that validations rank, and their fixed candidates if the benchmark has some."""
@@ -73,26 +77,28 @@ class Loop:
     def resume(self, changed: Collection[str] = ()) -> None:
         """Load the checkpoint of the run folder; keys of the recipe that `changed` since then take effect."""
         assert self.folder
-        if (self.folder.path / "checkpoint.safetensors").exists():
-            tensors, progress = self.folder.load_checkpoint()
+        if checkpoint := self.folder.checkpoint:
+            progress = self.folder.stored_progress()
             if progress.step > self.settings.steps:
                 raise RunError(
-                    f"{self.folder.path / 'checkpoint.safetensors'}: damaged: it is at step {progress.step:,}, and the "
-                    f"recipe has {self.settings.steps:,}"
+                    f"{checkpoint}: damaged: it is at step {progress.step:,}, and the recipe has "
+                    f"{self.settings.steps:,}"
                 )
             if not {"train.steps", "train.patience"}.isdisjoint(changed):
                 progress.validations_without_gain = 0  # what was too few before need not be now
             if "train.validate_triples" in changed and progress.best_mrr >= 0:
-                self.folder.load_model(self.trainer.model)
+                self.state.load_best()
                 progress.best_mrr = self._validation_metrics()["mrr"]  # the best so far, on the triples that count now
-            self.folder.copy_into(tensors, self.trainer.tensors(), "checkpoint.safetensors")
+            self.state.load_checkpoint()
             self.trainer.start(progress)
             self.progress = progress
-            self.folder.log.cut(self.progress.step)
+            with self.ranks.together():
+                if self.ranks.is_first:
+                    self.folder.log.cut(self.progress.step)
             self.history = self.folder.log.entries()
             if changed:
-                self.trainer.store_checkpoint(self.folder)
-        elif (self.folder.path / "model.safetensors").exists():
+                self.state.store_checkpoint()
+        elif self.folder.has_weights:
             path = self.folder.path
             raise RunError(
                 f"{path}: has weights but no checkpoint to continue from, as it was merged, extended or saved from "
@@ -151,11 +157,14 @@ class Loop:
             self.validate()
             self._last_report += time.monotonic() - before  # speed is that of training alone
         due = time.monotonic() - self._last_checkpoint >= self.settings.checkpoint_seconds
-        if self.folder and (stop_signals or due):
+        signum = stop_signals[0] if stop_signals else 0
+        if self.ranks.size > 1:  # which stop and store as one, though their clocks and signals differ
+            signum, due = self.ranks.greatest(signum, due)
+        if self.folder and (signum or due):
             self.checkpoint()
             self._last_checkpoint = time.monotonic()
-            if stop_signals:
-                raise TrainingInterruptedError(step, self.folder.path, stop_signals[0])
+            if signum:
+                raise TrainingInterruptedError(step, self.folder.path, signum)
 
     def _report(self) -> None:
         """Log the mean loss and the speed since the last report."""
@@ -169,16 +178,14 @@ class Loop:
         """Rank the validation triples; keep the weights if they are the best so far."""
         self.trainer.flush()
         self.trainer.check_finite()
-        both = self._validation_metrics()
-        if both["mrr"] > self.progress.best_mrr:
-            self.progress.best_mrr = both["mrr"]
-            self.progress.validations_without_gain = 0
-            if self.folder:
-                self.folder.save_model(self.trainer.model)
+        with self.state.shown():
+            both = self._validation_metrics()
+            if both["mrr"] > self.progress.best_mrr:
+                self.progress.best_mrr = both["mrr"]
+                self.progress.validations_without_gain = 0
+                self.state.keep_best()
             else:
-                self._best = {name: value.clone() for name, value in self.trainer.model.state_dict().items()}
-        else:
-            self.progress.validations_without_gain += 1
+                self.progress.validations_without_gain += 1
         entry = {"step": self.progress.step, "valid": both, "best_mrr": self.progress.best_mrr}
         self._log({**entry, "stopped_early": True} if self._stops_early else entry)
         if self.on_validation:
@@ -195,25 +202,22 @@ class Loop:
         """Leave the best weights in the model."""
         self.trainer.flush()
         self.checkpoint()
-        if self.folder:
-            if len(self.valid) == 0:
-                self.folder.save_model(self.trainer.model)
-            self.folder.load_model(self.trainer.model)
-        elif self._best:
-            self.trainer.model.load_state_dict(self._best)
+        if self.folder and len(self.valid) == 0:
+            with self.state.shown():
+                self.state.keep_best()
+        self.state.load_best()
 
     def _log(self, entry: dict[str, Any]) -> None:
         entry = {**entry, "seconds": round(self.progress.seconds, 3)}
         self.history.append(entry)
-        if self.folder:
+        if self.folder and self.ranks.is_first:
             self.folder.log.append(entry)
         self.display.report(entry)
 
     def checkpoint(self) -> None:
         """Store everything that the next step depends on."""
         self.trainer.check_finite()
-        if self.folder:
-            self.trainer.store_checkpoint(self.folder)
+        self.state.store_checkpoint()
 
 
 @contextmanager

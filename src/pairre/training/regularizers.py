@@ -49,7 +49,7 @@ class Regularizer:
 
     def __call__(self, scored: ScoredBatch) -> Tensor:
         """Return the penalty of the anchors, true entities and relations of a batch."""
-        return self.recipe.weight * self.penalty(self.model, scored, self.recipe) / len(scored.positive)
+        return self.recipe.weight * self.penalty(self.model, scored, self.recipe) / scored.batch.size
 
 
 @regularizer("l2", "sum of squares")

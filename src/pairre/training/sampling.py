@@ -23,16 +23,20 @@ from pairre.kernels import BatchPlan, backend
 from pairre.kernels.reference.batch import Weights
 from pairre.models import Chunked, Model, NegativeLayout, Own, Shared
 from pairre.settings.recipe import LossRecipe, Recipe
+from pairre.support.errors import RecipeError
 from pairre.support.randomness import key
+from pairre.support.ranks import ALONE, Ranks
 
 STEP_SIDES: tuple[Side, Side] = ("tail", "head")  # corrupted by even and by odd steps
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step learns from."""
+    """What one step learns from: a whole batch, or this rank's part of it."""
 
     side: Side  # that is corrupted
+    size: int  # positives of the whole batch
+    total_weight: Tensor  # of the whole batch, a scalar
     anchor: Tensor  # [B] int64: the entity that is kept
     true: Tensor  # [B] int64: the entity that negatives replace
     relation: Tensor  # [B] int64
@@ -46,7 +50,7 @@ class Batch:
 class Targets:
     """What the loss knows about a batch."""
 
-    weight: Tensor  # [B], sums to 1
+    weight: Tensor  # [B], sums to 1 over the whole batch
     known: (
         Tensor | None
     )  # [B, K] bool: negatives that are true triples; losses mask them, k-vs-all takes them as labels
@@ -64,10 +68,13 @@ class Sampler:
         device: torch.device,
         learnt: Tensor | None = None,
         learnt_weights: Tensor | None = None,
+        *,
+        ranks: Ranks = ALONE,
     ) -> None:
         """Prepare batches of the triples of train, or of those `learnt` [N, 3]; all of train counts as known.
 
-        The weights are those of train, or `learnt_weights` [N].
+        The weights are those of train, or `learnt_weights` [N]. Each of several `ranks` draws whole batches, and keeps
+        its part.
         """
         self.filter, self.num_negatives = recipe.sampling.filter, recipe.sampling.negatives  # 0 means all entities
         self.kernels = backend(device.type)
@@ -100,6 +107,7 @@ class Sampler:
         if self.relation_sides:
             self.indexes["relation"] = graph.known_train.side("relation", device)
         self.plans = self._plans(graph, recipe, positives, k_vs_all)
+        self.part, self.part_of_sets = self._parts(ranks)
 
     def _plans(
         self, graph: Graph, recipe: Recipe, positives: dict[Side, Tensor], k_vs_all: bool
@@ -122,6 +130,20 @@ class Sampler:
             )
             for side, weight in zip(STEP_SIDES, (tails, heads), strict=True)
         }
+
+    def _parts(self, ranks: Ranks) -> tuple[slice, slice]:
+        """Return the positives of a batch that are this rank's, and the sets of negatives that only these have."""
+        if self.chunk_size >= self.batch_size:  # one set, which all share
+            parts, key, num = ranks.share(self.batch_size), "train.batch", self.batch_size
+            found = parts, slice(None)
+        else:
+            key, num = "sampling.chunk_size", -(-self.batch_size // self.chunk_size)
+            parts = ranks.share(num)
+            found = slice(parts.start * self.chunk_size, min(parts.stop * self.chunk_size, self.batch_size)), parts
+        if num < ranks.size:
+            what = "positives" if key == "train.batch" else "sets of negatives"
+            raise RecipeError(f"{key}: a batch has {num} {what}, and each of {ranks.size} processes needs one")
+        return found
 
     def _one_triple_per_query(self, side: Side, learnt: Tensor | None) -> Tensor:
         """Return one triple [P, 3] for each query of a side; its row of labels has the other answers.
@@ -163,9 +185,12 @@ class Sampler:
         if self.type_ranges is not None:  # a number below E, scaled to the range of a type
             first, size = self.type_ranges[:, true, None]
             candidates = first + candidates * size // plan.negatives_below
-        rows, negatives = self._lay_out(candidates, drawn.relation)
+        anchor, true, relation, weight = (x[self.part] for x in (anchor, true, drawn.relation, drawn.weight))
+        candidates = candidates[self.part_of_sets]
+        rows, negatives = self._lay_out(candidates, relation)
         entity_ids = torch.cat([anchor, true, rows])
-        return Batch(side, anchor, true, drawn.relation, drawn.weight, candidates, entity_ids, negatives)
+        whole = self.batch_size, drawn.weight.sum()
+        return Batch(side, *whole, anchor, true, relation, weight, candidates, entity_ids, negatives)
 
     def _lay_out(self, candidates: Tensor, relation: Tensor) -> tuple[Tensor, NegativeLayout]:
         """Return the ids of negatives whose rows are gathered, and how they belong to positives."""
@@ -193,7 +218,7 @@ class Sampler:
             else:
                 own = batch.relation + self.relation_offset[batch.side]
                 relations = self.relation_candidates[batch.side] == own[:, None]
-        return Targets(batch.weight / batch.weight.sum(), known, relations)
+        return Targets(batch.weight / batch.total_weight, known, relations)
 
 
 class _WeightsOnDemand:

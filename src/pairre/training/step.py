@@ -20,10 +20,11 @@ from pairre.models import Model, model_class
 from pairre.models.contract import IdsByTable, RowsByTable
 from pairre.rules import Rule
 from pairre.runs import InitVectors, Progress, RunFolder, build_model
-from pairre.settings import validate
+from pairre.settings import validate, validate_over_ranks
 from pairre.settings.recipe import Recipe
 from pairre.support.errors import TrainingError
-from pairre.tables import TableGroup, learning_tables, restart_step, tables_of_some_entities
+from pairre.support.ranks import ALONE, Ranks
+from pairre.tables import TableGroup, learning_tables, restart_step, tables_of_some_entities, tables_over_ranks
 from pairre.training.capture import CapturedSteps, overlap
 from pairre.training.distillation import DistillationTerm, Teacher
 from pairre.training.losses import EntityTerm, RelationTerm, ScoredBatch, Term
@@ -56,23 +57,30 @@ class Trainer:
         continued: ContinuedModel | None = None,
         vectors: InitVectors | None = None,
         teacher: Teacher | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.graph, self.recipe = graph, recipe
+        self.graph, self.recipe, self.ranks = graph, recipe, ranks
         score_function = model_class(recipe.model.name)
         validate(recipe, graph, score_function, with_rules=bool(rules))
-        check_memory(graph, recipe, device)
+        if ranks.size > 1:
+            validate_over_ranks(recipe, score_function, with_rules=bool(rules))
+        check_memory(graph, recipe, device, ranks.size)
         learnt = (continued.triples, continued.weights) if continued else ()
         # First, because building its index needs much memory.
-        self.sampler = Sampler(graph, recipe, score_function, device, *learnt)
-        check_batch_memory(graph, recipe, self.sampler.batch_size, device)
+        self.sampler = Sampler(graph, recipe, score_function, device, *learnt, ranks=ranks)
+        check_batch_memory(graph, recipe, -(-self.sampler.batch_size // ranks.size), device)
         self.compute_targets = self.sampler.targets  # `overlap` replaces it on a GPU
-        self.model = continued.model if continued else build_model(graph, recipe, device)
+        self.model = (
+            continued.model if continued else build_model(graph, recipe, device, holds_entities=ranks.size == 1)
+        )
         if vectors:
             vectors.copy_into(self.model)
         self.rules = constrain_by_rules(rules, self.model, graph, recipe) if rules else None
         self._row_builder = self.rules or (self.model if self.model.needs_other_rows else None)
         if continued:
             self.tables = TableGroup(tables_of_some_entities(self.model, continued.entities, recipe.train))
+        elif ranks.size > 1:
+            self.tables = TableGroup(tables_over_ranks(self.model, recipe, ranks))
         else:
             frozen = vectors.ids if vectors and vectors.frozen else None
             tied = self.rules.table if self.rules else None
@@ -90,7 +98,8 @@ class Trainer:
             self._weight_ids["weights"] = torch.arange(weights.num_rows, device=device)
         self._restart = restart_step(recipe.train)
         self._captured: CapturedSteps | None = None
-        if device.type == "cuda" and self.sampler.kernels.can_capture and not teacher:  # which may wait for the device
+        waits = teacher is not None or ranks.size > 1  # for the device
+        if device.type == "cuda" and self.sampler.kernels.can_capture and not waits:
             overlap(self, device)
             self._captured = CapturedSteps(self)
         self.steps_per_launch = self._captured.steps_per_launch if self._captured else 1
@@ -150,15 +159,19 @@ class Trainer:
         """Continue from the progress of a checkpoint."""
         self.progress = progress
         self.step_number.fill_(progress.step)
-        self.loss_sum.fill_(progress.loss_sum)
+        self.loss_sum.fill_(progress.loss_sum if self.ranks.is_first else 0)
 
     def mean_loss(self, num_steps: int) -> float:
         """Return the mean loss of the `num_steps` steps since the last call; TrainingError if it is not finite."""
-        value = self.loss_sum.item() / num_steps
+        value = self.total_loss() / num_steps
         self.loss_sum.zero_()
         if not math.isfinite(value):
             raise self._error(f"the loss became {value} by")
         return value
+
+    def total_loss(self) -> float:
+        """Return the sum of losses since `mean_loss` was last called, over all ranks."""
+        return self.ranks.sum(self.loss_sum.clone()).item()
 
     def flush(self) -> None:
         """Apply what tables deferred, so that the model can be used."""
@@ -169,10 +182,11 @@ class Trainer:
 
     def check_finite(self) -> None:
         """Raise TrainingError if any weight or the loss is not finite."""
-        if not math.isfinite(loss := self.loss_sum.item()):
+        if not math.isfinite(loss := self.total_loss()):
             raise self._error(f"the loss became {loss} by")
         for name, table in self.tables.tables.items():
-            if not all(bool(rows.isfinite().all()) for _, rows in table.local_rows()):
+            is_finite = all(bool(rows.isfinite().all()) for _, rows in table.local_rows())
+            if self.ranks.any(not is_finite):
                 raise self._error(f"the {name} weights are not finite at")
 
     def _error(self, what: str) -> TrainingError:
@@ -180,7 +194,7 @@ class Trainer:
 
     def store_checkpoint(self, folder: RunFolder) -> None:
         """Store everything that the next step depends on in a run folder."""
-        self.progress.loss_sum = self.loss_sum.item()
+        self.progress.loss_sum = self.total_loss()
         folder.save_checkpoint(self.tensors(), self.progress)
 
     def tensors(self) -> dict[str, Tensor]:

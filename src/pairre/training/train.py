@@ -21,6 +21,7 @@ from pairre.runs.folder import PLAIN_FORMAT
 from pairre.settings import Overrides, Recipe, resolve, settings_list
 from pairre.support.device import pick_device
 from pairre.support.errors import GraphError, RecipeError, RunError
+from pairre.support.ranks import ALONE, Ranks, join_ranks
 from pairre.support.text import shell_word
 from pairre.training.display import make_display
 from pairre.training.distillation import Teacher
@@ -67,7 +68,11 @@ def train(
     A `teacher` is a run on the same graph, such as an ensemble, whose scores of all entities are learnt, too, as the
     section `distill` of the recipe says. It is needed again to resume.
     """
-    graph, chosen = _load(graph, [out] if out and resume else []), pick_device(device)
+    ranks = join_ranks()
+    resume = resume or _starts_again(ranks, out)
+    graph, chosen = _load(graph, [out] if out and resume else []), pick_device(device, ranks.local_rank)
+    if ranks.size > 1:
+        _check_over_ranks(out, init_from, init_vectors)
     overrides = _with_teacher(overrides, teacher)
     session = Session(
         graph,
@@ -80,10 +85,11 @@ def train(
         path=None if out is None else Path(out),
         resume=resume,
         device=chosen,
-        progress=progress,
-        tensorboard=tensorboard,
+        progress=progress and ranks.is_first,
+        tensorboard=tensorboard and ranks.is_first,
+        ranks=ranks,
     )
-    session.on_validation, session.warns = on_validation, progress and not on_validation
+    session.on_validation, session.warns = on_validation, progress and not on_validation and ranks.is_first
     return _run_together([session], chosen)[0]
 
 
@@ -112,6 +118,8 @@ def train_seeds(
     overrides, numbers, given_rules = _with_teacher(overrides, teacher), list(dict.fromkeys(seeds)), _read(rules)
     if not numbers:
         raise RecipeError("seeds: name at least one")
+    if join_ranks().size > 1:
+        raise RecipeError("seeds: several processes train one run; leave out --seeds, or train in one process")
     if any(setting.partition("=")[0].strip() == "train.seed" for setting in overrides):
         raise RecipeError("train.seed: several seeds are trained, one after the other; leave out train.seed or --seeds")
     paths = {seed: None if out is None else Path(out) / f"seed-{seed}" for seed in numbers}
@@ -151,6 +159,21 @@ def train_seeds(
     if together:
         return _run_together([make_session(seed) for seed in numbers], chosen)
     return [_run_together([make_session(seed)], chosen)[0] for seed in numbers]
+
+
+def _starts_again(ranks: Ranks, out: str | Path | None) -> bool:
+    """Return whether all ranks were started again after one was killed, and a run folder is there to go on from."""
+    return ranks.life > 0 and out is not None and ranks.any(ranks.is_first and (Path(out) / "run.json").exists())
+
+
+def _check_over_ranks(
+    out: str | Path | None, init_from: Run | str | Path | None, init_vectors: VectorSource | None
+) -> None:
+    """Refuse what several processes cannot do."""
+    if out is None:
+        raise RunError("out: several processes need a run folder, in which each stores its part")
+    if init_from is not None or init_vectors is not None:
+        raise RecipeError("init_from, init_vectors: several processes draw all rows; train in one process (no --nproc)")
 
 
 def _load(graph: Any, stored: Sequence[str | Path]) -> Graph:
@@ -218,8 +241,9 @@ class Session:
         device: torch.device,
         progress: bool,
         tensorboard: bool = False,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.graph, self.path, self.resume = graph, path, resume
+        self.graph, self.path, self.resume, self.ranks = graph, path, resume, ranks
         self.folder = _existing_folder(path) if resume else None
         if init_from and vectors:
             raise RecipeError("initial vectors and another run (init_from) both say where entities start: choose one")
@@ -241,9 +265,13 @@ class Session:
         if self.folder:
             self._compare_with(self.folder, overrides)
         elif path is not None:
-            _check_free(path)
+            with ranks.together():
+                if ranks.is_first:
+                    _check_free(path)
         # The trainer and the display raise errors before a folder is made.
-        self.trainer = Trainer(graph, self.recipe, device, self.rules, vectors=self.vectors, teacher=teacher)
+        self.trainer = Trainer(
+            graph, self.recipe, device, self.rules, vectors=self.vectors, teacher=teacher, ranks=ranks
+        )
         if init_from and not self.folder:
             copy_known_rows(self.trainer.model, graph, init_from)
         self.display = make_display(graph, self.recipe, device, path if tensorboard else None, progress)
@@ -264,23 +292,13 @@ class Session:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            if self.folder:
-                stack.enter_context(self.folder.locked())
-                if self.changed:
-                    replace_recipe(self.folder, self.recipe)
-            elif self.path:
+            if not self.folder and self.path:
                 self.trainer.check_finite()
-                origin = {**self.origin, **self.taught_by}
-                self.folder = RunFolder.create(
-                    self.path,
-                    self.graph,
-                    self.recipe,
-                    self.rules,
-                    fill=self.trainer.store_checkpoint,
-                    origin={"origin": origin} if origin else None,
-                    vectors=self.vectors,
-                )
-                stack.push(self._close_new_folder)
+            with self.ranks.together():
+                if self.ranks.is_first:
+                    self._take_folder(stack)
+            if self.path and not self.folder:
+                self.folder = RunFolder(self.path)
             self.loop = Loop(self.trainer, self.folder, self.display, self.on_validation)
             if self.resume:
                 self.loop.resume(self.changed)
@@ -289,6 +307,26 @@ class Session:
             stack.enter_context(self.display)
             self._open = stack.pop_all()
         return self
+
+    def _take_folder(self, stack: ExitStack) -> None:
+        """Lock the run folder, or make it; only one process does."""
+        if self.folder:
+            stack.enter_context(self.folder.locked())
+            if self.changed:
+                replace_recipe(self.folder, self.recipe)
+        elif self.path:
+            origin = {**self.origin, **self.taught_by}
+            alone = self.ranks.size == 1
+            self.folder = RunFolder.create(
+                self.path,
+                self.graph,
+                self.recipe,
+                self.rules,
+                origin={"origin": origin} if origin else None,
+                vectors=self.vectors,
+                fill=self.trainer.store_checkpoint if alone else lambda _: None,
+            )
+            stack.push(self._close_new_folder)
 
     def __exit__(self, *error: Any) -> None:
         self._open.__exit__(*error)
@@ -308,15 +346,20 @@ class Session:
         final = [split for split in _FINAL if len(self.graph.split(split))]
         if self.folder and final:
             self.display.notify(f"ranking the {final[0]} split")
-            self.folder.save_metrics(evaluate(run, final[0]))
+            metrics = evaluate(run, final[0])
+            with self.ranks.together():
+                if self.ranks.is_first:
+                    self.folder.save_metrics(metrics)
         if self.folder and (calibration := calibration_of(run)):
-            self.folder.save_calibration(calibration)
+            with self.ranks.together():
+                if self.ranks.is_first:
+                    self.folder.save_calibration(calibration)
         return run
 
 
 def _check_free(path: Path) -> None:
     """Raise RunError unless a run folder can be made at a path; a run that can be continued is named as such."""
-    resume = "continue it with --resume, or " if (path / "checkpoint.safetensors").exists() else ""
+    resume = "continue it with --resume, or " if RunFolder(path).checkpoint else ""
     RunFolder.check_free(path, f"{resume}choose another --out")
 
 

@@ -12,7 +12,7 @@ import torch
 
 from pairre.graph import Graph, Vocabulary
 from pairre.models import Model
-from pairre.runs import Run
+from pairre.runs import Run, whole_weights
 from pairre.settings import Recipe
 from pairre.support.errors import RecipeError, RunError
 
@@ -55,7 +55,7 @@ def copy_known_rows(model: Model, graph: Graph, source: Run) -> None:
 
     A RunError says that there is nothing to copy.
     """
-    stored, found = model.state_dict(), source.model.state_dict()
+    stored, found = model.state_dict(), whole_weights(source.model)
     pairs = {
         "entity": _same_names(graph.entities, source.graph.entities),
         "relation": _same_names(graph.relations, source.graph.relations),

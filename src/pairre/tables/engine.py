@@ -1,0 +1,89 @@
+"""What moves the rows of a table between ranks, and updates them where they are; the plain engine of torch.distributed.
+
+N row places of a step that this rank asks for, n rows that are held here. Places are those of `order.py`: rank r holds
+places from r × block on, the last ranks fewer, perhaps none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from pairre.settings.recipe import TrainRecipe
+from pairre.support.ranks import Ranks
+from pairre.tables.contract import Gathered
+from pairre.tables.local import RowConstraint, local_table
+from pairre.tables.route import Route
+
+
+class Engine(Protocol):
+    """The rows of a table that are held here, their optimiser, and the way between them and those who ask for them.
+
+    All ranks call each method in the same order.
+    """
+
+    rows: Tensor  # [n, width] as they are stored
+
+    def gather(self, places: Tensor, step: Tensor) -> tuple[Tensor, Any]:
+        """Return the rows of places [N], computed with in at least float32, and what `update` needs to find them.
+
+        Places may repeat. None is negative.
+        """
+
+    def update(self, asked: Any, gradient: Tensor, step: Tensor) -> None:
+        """Move what `gather` returned against the gradient [N, width] of all ranks, added up for each row."""
+
+    def flush(self, step: Tensor) -> None:
+        """Apply what was deferred, so that every row is as after `step` steps."""
+
+    def restart(self, step: Tensor) -> None:
+        """Flush, then forget the state of the optimiser."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors of the optimiser by name, each with one row for each of `rows`; writing there loads it."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    route: Route
+    gathered: Gathered
+
+
+class ExchangeEngine:
+    """Ids, rows and gradients by `all_to_all_single`; the rows have the optimisers of a local table."""
+
+    def __init__(self, ranks: Ranks, rows: Tensor, block: int, recipe: TrainRecipe, constraint: RowConstraint | None):
+        self.rows, self._ranks, self._block = rows, ranks, block
+        self._table = local_table(rows, recipe, constraint)
+        self.flush, self.restart, self.state = self._table.flush, self._table.restart, self._table.state
+
+    def gather(self, places: Tensor, step: Tensor) -> tuple[Tensor, Any]:
+        """Return rows as they are before `step`."""
+        route = Route(self._ranks, places, self._block)
+        gathered = self._table.gather(route.rows, step)
+        return route.back(gathered.rows.detach()), _Asked(route, gathered)
+
+    def update(self, asked: Any, gradient: Tensor, step: Tensor) -> None:
+        """Send gradients to the owners of the rows, who move them."""
+        self._table.update(asked.gathered, asked.route.forth(gradient), step)
+
+
+def make_engine(
+    ranks: Ranks, rows: Tensor, block: int, recipe: TrainRecipe, constraint: RowConstraint | None
+) -> Engine:
+    """Return the engine of a table whose rows held here are `rows`, as first drawn."""
+    return ExchangeEngine(ranks, rows, block, recipe, constraint)
+
+
+def fetch(ranks: Ranks, held: Tensor, places: Tensor, block: int) -> Tensor:
+    """Return rows [N, …] of any places from tensors of which every rank holds its block; all ranks call it."""
+    route = Route(ranks, places, block)
+    return route.back(held[route.rows])
+
+
+def put(ranks: Ranks, held: Tensor, places: Tensor, block: int, values: Tensor) -> None:
+    """Store rows [N, …] at any places of tensors of which every rank holds its block; all ranks call it."""
+    route = Route(ranks, places, block)
+    held[route.rows] = route.forth(values)

@@ -1,0 +1,104 @@
+"""A table whose rows are divided over ranks: no process ever holds, draws, reads or writes all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pairre.kernels import IdGroups, backend
+from pairre.settings.recipe import TrainRecipe
+from pairre.support.ranks import Ranks
+from pairre.tables.contract import Gathered
+from pairre.tables.engine import fetch, make_engine, put
+from pairre.tables.local import RowConstraint
+from pairre.tables.order import RowOrder
+
+_CHUNK = 1 << 22  # elements that are drawn or sent at once
+RowDraw = Callable[[Tensor], Tensor]  # ids [N] → their first rows [N, width]
+
+
+@dataclass(frozen=True)
+class GatheredOverRanks(Gathered):
+    """Rows of a step, which of them are rows at all, and what the engine needs to update these."""
+
+    there: Tensor  # positions of ids that are not −1
+    asked: Any
+
+
+class ShardedTable:
+    """A table with its optimiser, of which this rank holds every W-th row or so: places of a shuffled order.
+
+    Training asks for rows by id. Whoever stores or ranks gets and gives rows in the order of ids, of which each rank
+    then has a block: `by_id`, `load`.
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        like: Tensor,
+        draw: RowDraw,
+        recipe: TrainRecipe,
+        constraint: RowConstraint | None,
+        device: torch.device,
+    ) -> None:
+        """Draw the rows that are held here, of a table that is `like` a tensor without memory."""
+        self.num_rows, self.width = like.shape
+        self._ranks, self._order = ranks, RowOrder(self.num_rows)
+        self._block = -(-self.num_rows // ranks.size)
+        self._chunk = max(1, _CHUNK // self.width)
+        mine = ranks.rows(self.num_rows)
+        rows = torch.empty(len(mine), self.width, dtype=like.dtype, device=device)
+        for start in range(0, len(mine), self._chunk):
+            part = rows[start : start + self._chunk]
+            first = mine.start + start
+            part.copy_(draw(self._order.ids(torch.arange(first, first + len(part), device=device))))
+        self.engine = make_engine(ranks, rows, self._block, recipe, constraint)
+        self._no_groups = backend(device.type).group_ids(torch.empty(0, dtype=torch.int64, device=device))
+        self.flush, self.restart, self.state = self.engine.flush, self.engine.restart, self.engine.state
+
+    def gather(self, ids: Tensor, step: Tensor, groups: IdGroups | None = None) -> Gathered:  # noqa: ARG002
+        """Return rows as they are before `step`; those of id −1 are zeros, and ask nobody."""
+        there = (ids >= 0).nonzero()[:, 0]
+        found, asked = self.engine.gather(self._order.places(ids[there]), step)
+        if len(there) < len(ids):
+            found = found.new_zeros(len(ids), self.width).index_copy_(0, there, found)
+        return GatheredOverRanks(found.requires_grad_(), ids, self._no_groups, there, asked)
+
+    def update(self, gathered: Gathered, gradient: Tensor, step: Tensor) -> None:
+        """Update the gathered rows of all ranks."""
+        assert isinstance(gathered, GatheredOverRanks)
+        self.engine.update(gathered.asked, gradient[gathered.there], step)
+
+    def local_rows(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield the rows held here in chunks, each with the place of its first row, which is no id."""
+        first = self._ranks.rows(self.num_rows).start
+        for start in range(0, len(self.engine.rows), self._chunk):
+            yield first + start, self.engine.rows[start : start + self._chunk]
+
+    # --- in the order of ids ---
+
+    def by_id(self, held: Tensor) -> Tensor:
+        """Return what `held`, the rows or a state, has for this rank's block of ids; all ranks call it."""
+        found = held.new_empty(len(self._ranks.rows(self.num_rows)), *held.shape[1:])
+        for part, places in self._chunks_of_ids():
+            found[part] = fetch(self._ranks, held, places, self._block)
+        return found
+
+    def load(self, held: Tensor, read: Callable[[int, int], Tensor]) -> None:
+        """Fill `held` from `read(start, stop)`, which has rows by id; each rank asks for its block of ids."""
+        first = self._ranks.rows(self.num_rows).start
+        for part, places in self._chunks_of_ids():
+            values = read(first + part.start, first + part.stop).to(held.device, held.dtype)
+            put(self._ranks, held, places, self._block, values)
+
+    def _chunks_of_ids(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield chunks of this rank's block of ids with the places of their rows, equally many on every rank."""
+        mine = self._ranks.rows(self.num_rows)
+        for start in range(0, self._block, self._chunk):
+            part = slice(min(start, len(mine)), min(start + self._chunk, len(mine)))
+            ids = torch.arange(mine.start + part.start, mine.start + part.stop, device=self.engine.rows.device)
+            yield part, self._order.places(ids)

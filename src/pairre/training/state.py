@@ -1,0 +1,166 @@
+"""What training stores, loads and lets validation see: of one process, or of several that divide the entities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from pairre.runs import Progress, RunFolder
+from pairre.runs.checkpoints import read_checkpoint, save_checkpoint
+from pairre.runs.folder import meaning_of
+from pairre.runs.shard_files import ShardFiles, save_weights, weight_files
+from pairre.support.errors import RunError
+from pairre.tables import RankRows, ShardedTable
+from pairre.training.step import Trainer
+
+
+class State(Protocol):
+    """Everything that changes while a trainer learns, and the folder that keeps it if there is one."""
+
+    def store_checkpoint(self) -> None:
+        """Store everything that the next step depends on."""
+
+    def load_checkpoint(self) -> Progress:
+        """Load the checkpoint of the folder, and return how far it is."""
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Have the model's sources of rows show the weights as they are now; the tables are flushed."""
+
+    def keep_best(self) -> None:
+        """Keep the weights, which are `shown`, as the best ones."""
+
+    def load_best(self) -> None:
+        """Leave the best weights in the model, which training then does not go on with."""
+
+
+class WholeState:
+    """The state of one process, whose model holds all rows."""
+
+    def __init__(self, trainer: Trainer, folder: RunFolder | None) -> None:
+        self._trainer, self._folder = trainer, folder
+        self._best: dict[str, Tensor] = {}  # the best weights of a run without a folder
+
+    def store_checkpoint(self) -> None:
+        """Store everything in one file."""
+        if self._folder:
+            self._trainer.store_checkpoint(self._folder)
+
+    def load_checkpoint(self) -> Progress:
+        """Load the checkpoint of any number of processes."""
+        assert self._folder
+        tensors, progress = self._folder.load_checkpoint()
+        self._folder.copy_into(tensors, self._trainer.tensors(), "checkpoint.safetensors")
+        return progress
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Change nothing: the model has the tables."""
+        yield
+
+    def keep_best(self) -> None:
+        """Keep all weights, in the folder or in memory."""
+        if self._folder:
+            self._folder.save_model(self._trainer.model)
+        else:
+            self._best = {name: value.clone() for name, value in self._trainer.model.state_dict().items()}
+
+    def load_best(self) -> None:
+        """Load all weights."""
+        if self._folder:
+            self._folder.load_model(self._trainer.model)
+        elif self._best:
+            self._trainer.model.load_state_dict(self._best)
+
+
+class StateOverRanks:
+    """The state of this rank: a part of the entities, and what every rank has."""
+
+    def __init__(self, trainer: Trainer, folder: RunFolder) -> None:
+        self._trainer, self._folder, self._ranks = trainer, folder, trainer.ranks
+        table = trainer.tables.tables["entity"]
+        assert isinstance(table, ShardedTable)
+        self._entity = table
+        self._block = self._ranks.rows(table.num_rows)
+        self._stored: Progress | None = None  # of the checkpoint that was written last
+
+    def _whole(self) -> dict[str, Tensor]:
+        """Return the weights that every rank has."""
+        return {name: value for name, value in self._trainer.model.state_dict().items() if name != "entity"}
+
+    def _held(self) -> dict[str, Tensor]:
+        """Return what is held of the entities in places of the training order, by the names of a checkpoint."""
+        state = {f"optimizer.entity.{name}": value for name, value in self._entity.state().items()}
+        return {"model.entity": self._entity.engine.rows, **state}
+
+    def _replicated(self) -> dict[str, Tensor]:
+        """Return what every rank has, by the names of a checkpoint."""
+        named = {f"model.{name}": value for name, value in self._whole().items()}
+        for name, table in self._trainer.tables.tables.items():
+            if name != "entity":
+                named |= {f"optimizer.{name}.{key}": value for key, value in table.state().items()}
+        return named
+
+    def store_checkpoint(self) -> None:
+        """Store what is held in the order of ids, so that any number of processes can go on from it."""
+        progress = self._trainer.progress
+        progress.loss_sum = self._trainer.total_loss()
+        if self._stored == (now := replace(progress, seconds=0)):
+            return
+        self._stored = now
+        with self._ranks.together():
+            if self._ranks.is_first:
+                self._folder.log.sync()
+        rows = {name: self._entity.by_id(held) for name, held in self._held().items()}
+        place = self._block.start, self._entity.num_rows
+        save_checkpoint(self._folder.path, self._ranks, rows, self._replicated(), place, progress)
+
+    def load_checkpoint(self) -> Progress:
+        """Load the checkpoint of any number of processes; each rank reads a block of ids, and sends rows to owners."""
+        path = self._folder.checkpoint
+        assert path
+        with self._ranks.together():
+            stored = read_checkpoint(path)
+            whole = stored.files.whole()
+            self._folder.copy_into(whole, self._replicated(), path.name)
+        for name, held in self._held().items():
+            self._entity.load(held, partial(stored.files.read, name))
+        return stored.progress
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Put this rank's block of ids behind the model."""
+        before = self._trainer.model.stored["entity"]
+        self._show(self._entity.by_id(self._entity.engine.rows))
+        yield
+        del self._shown
+        self._trainer.model.set_rows(before)
+
+    def _show(self, rows: Tensor) -> None:
+        self._shown = rows
+        self._trainer.model.set_rows(RankRows(self._ranks, rows, self._entity.num_rows))
+
+    def keep_best(self) -> None:
+        """Replace the files of all ranks."""
+        if self._ranks.is_first:
+            (self._folder.path / "calibration.json").unlink(missing_ok=True)
+        tensors = {"entity": self._shown, **self._whole()}
+        meaning = meaning_of(self._trainer.model)
+        save_weights(self._folder.path, self._ranks, tensors, self._block.start, self._entity.num_rows, meaning)
+
+    def load_best(self) -> None:
+        """Read this rank's block of ids, and what every rank has."""
+        with self._ranks.together():
+            files = weight_files(self._folder.path)
+            if not files:
+                raise RunError(f"{self._folder.path}: has no weights")
+            stored = ShardFiles(files)
+            self._folder.copy_into(stored.whole(), self._whole(), files[0].name)
+            rows = stored.read("entity", self._block.start, self._block.stop)
+        self._show(torch.empty_like(rows, device=self._trainer.model.device).copy_(rows))

@@ -1,0 +1,54 @@
+"""Where a process stands among ranks is read from the environment of torchrun, Slurm, or nobody."""
+
+import pytest
+import torch
+
+from pairre.support.ranks import ALONE, Place, Ranks, first_of_nodes, place
+
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS")
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, None),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, None),
+        ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}, Place(3, 4, 1)),
+        ({"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1"}, Place(5, 8, 1)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),  # a batch script, which srun did not start
+        ({"RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4"}, Place(1, 2)),
+    ],
+)
+def test_the_place_is_what_the_environment_says(monkeypatch, environment, expected):
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert place() == expected
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("node[07-12,20],login1", "node07"), ("gpu3", "gpu3"), ("a1,a2", "a1"), ("r[2,5]n1", "r2n1"), ("", "localhost")],
+)
+def test_the_first_node_of_a_list(nodes, first):
+    assert first_of_nodes(nodes) == first
+
+
+@pytest.mark.parametrize("total", [0, 1, 2, 5, 7, 100])
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_rows_and_shares_cover_everything_once(total, size):
+    ranks = [Ranks(rank, size) for rank in range(size)]
+    assert [row for one in ranks for row in one.rows(total)] == list(range(total))
+    assert [item for one in ranks for item in range(total)[one.share(total)]] == list(range(total))
+    if total >= size:
+        assert all(range(total)[one.share(total)] for one in ranks)
+
+
+def test_one_process_exchanges_nothing():
+    x = torch.arange(3)
+    assert ALONE.sum(x) is x
+    assert ALONE.gather(x) == [x]
+    assert ALONE.greatest(1, 2) == (1, 2)
+    with pytest.raises(OSError, match="mine"), ALONE.together():
+        raise OSError("mine")

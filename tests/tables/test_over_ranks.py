@@ -1,0 +1,64 @@
+"""Two and three processes that divide the entities learn what one process learns."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pairre.support.ranks import STORE_FILE
+from pairre.tables.order import RowOrder
+
+WORKER = Path(__file__).with_name("ranks_worker.py")
+
+
+def run_ranks(number: int, folder: Path) -> dict[str, list[float]]:
+    """Run the worker as so many ranks and return what the first wrote."""
+    out = folder / f"losses-{number}.json"
+    processes = []
+    for rank in range(number):
+        place = {"RANK": str(rank), "WORLD_SIZE": str(number), STORE_FILE: str(folder / f"store-{number}")}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "GLOO_SOCKET_IFNAME": "lo",
+            **(place if number > 1 else {}),
+        }
+        command = [sys.executable, str(WORKER), str(out)]
+        processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+    said = [process.communicate(timeout=300)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * number, said
+    return json.loads(out.read_text())
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return run_ranks(1, tmp_path_factory.mktemp("alone"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [2, 3])
+def test_losses_are_those_of_one_process(alone, number, tmp_path):
+    found = run_ranks(number, tmp_path)
+    assert found.keys() == alone.keys()
+    for name, expected in alone.items():
+        # The random rounding of half precision is a function of the place of a row, which is another one here.
+        assert found[name] == pytest.approx(expected, rel=1e-3 if "half" in name else 1e-6), name
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 10, 97, 14541, 2**31 - 1])
+def test_the_order_of_rows_is_a_bijection_that_spreads_neighbours(num_rows):
+    order = RowOrder(num_rows)
+    ids = torch.arange(num_rows) if num_rows < 10**6 else torch.randint(num_rows, (1000,))
+    places = order.places(ids)
+    assert torch.equal(order.ids(places), ids)
+    assert ((places >= 0) & (places < num_rows)).all()
+    if 1000 < num_rows < 10**6:  # whichever ids are frequent, 8 ranks have as many of them
+        assert len(torch.unique(places)) == num_rows
+        for first in (0, 500, 1234):
+            counts = torch.bincount(order.places(torch.arange(first, first + 800)) * 8 // num_rows, minlength=8)
+            assert counts.min() >= 90
+            assert counts.max() <= 110

@@ -1,0 +1,40 @@
+"""A plug-in for `test_ranks.py`: what happens to one rank of a training, as the variable FAULT says, `what:rank:life`."""
+
+import errno
+import os
+import signal
+
+from pairre.runs import checkpoints
+from pairre.support.ranks import place
+
+
+def _die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _fill_the_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _at_checkpoint(step: int, fault):
+    write_rows = checkpoints.write_rows
+
+    def write(path, *arguments, **named) -> None:
+        if int(path.parent.name.split("-")[1].split(".")[0]) >= step:
+            path.write_bytes(b"half")  # of a file
+            fault()
+        write_rows(path, *arguments, **named)
+
+    checkpoints.write_rows = write
+
+
+FAULTS = {
+    "killed in a checkpoint": lambda: _at_checkpoint(25, _die),
+    "full disk": lambda: _at_checkpoint(25, _fill_the_disk),
+}
+
+here = place()
+for fault in os.environ.get("FAULT", "").split(","):
+    what, *where = fault.split(":")
+    if here and what and [here.rank, here.life] == [int(number) for number in where]:
+        FAULTS[what]()
