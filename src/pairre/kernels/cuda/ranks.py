@@ -88,7 +88,7 @@ def _count(
     tl.atomic_add(EQUAL + rm, tl.sum((score == true).to(tl.int32), 1).to(tl.int64), mask=in_m)
 
 
-def kernel_of(metric: Metric | Formula, query: Tensor, scale: Tensor | None) -> tuple[str, int]:
+def _kernel_of(metric: Metric | Formula, query: Tensor, scale: Tensor | None) -> tuple[str, int]:
     """Return what kernels call a metric or a formula, and how many features it adds up together, 0 for any number."""
     if isinstance(metric, Formula):
         return metric.kernel, metric.unroll
@@ -98,7 +98,7 @@ def kernel_of(metric: Metric | Formula, query: Tensor, scale: Tensor | None) -> 
 
 def true_scores(metric: Metric | Formula, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
     """Return what `reference.true_scores` returns, in float32."""
-    name, unroll = kernel_of(metric, query, scale)
+    name, unroll = _kernel_of(metric, query, scale)
     out = torch.empty(len(query), device=query.device, dtype=torch.float32)
     if len(query):
         _true_scores[(triton.cdiv(len(query), 64),)](
@@ -117,8 +117,9 @@ def count_above(
 ) -> tuple[Tensor, Tensor]:
     """Return what `reference.count_above` returns, by a formula where the metric is one of a model's own."""
     (num_q, dim), num_c = batch.query.shape, len(candidates)
-    assert formula or not callable(batch.metric)
-    name, unroll = kernel_of(formula or batch.metric, batch.query, batch.scale)  # type: ignore[arg-type]
+    metric = formula or batch.metric
+    assert not callable(metric)
+    name, unroll = _kernel_of(metric, batch.query, batch.scale)
     higher, equal = torch.zeros(2, num_q, device=batch.query.device, dtype=torch.int64)
     tile_m, tile_n, grid = tiles(num_q, num_c)
     known = (batch.known_begin, batch.known_end, batch.known_ids)

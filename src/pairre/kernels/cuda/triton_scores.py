@@ -29,7 +29,7 @@ from pairre.kernels.cuda.terms import finish, gap, load, slope, still, store, su
 from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, power, tiles
 from pairre.kernels.reference.scores import Formula, Metric, check_arguments
 
-HALVED = ("modulus", "likelihood", "divergence")  # two numbers of a row make one term
+_HALVED = ("modulus", "likelihood", "divergence")  # two numbers of a row make one term
 _PROGRAMS = 1024  # about eight a multiprocessor on the largest GPUs: below that, a sum is split
 _Side = tuple[Tensor | None, Tensor | None]  # query and scale, or weights and candidates
 
@@ -265,7 +265,7 @@ def formula_scores(formula: Formula, query: Tensor, scale: Tensor | None, candid
 def _shared_scores(
     metric: str, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor | None, may_split: bool, unroll: int = 2
 ) -> Tensor:
-    num_q, num_c, terms = len(q), len(c), q.shape[1] // 2 if metric in HALVED else q.shape[1]
+    num_q, num_c, terms = len(q), len(c), q.shape[1] // 2 if metric in _HALVED else q.shape[1]
     tile_m, tile_n, grid = tiles(num_q, num_c)
     parts = _split(grid[0] * grid[1], terms, 64, may_split)
     out = torch.empty(parts, num_q, num_c, device=q.device, dtype=torch.float32)

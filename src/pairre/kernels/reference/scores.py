@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 Metric = Literal["l1", "l2", "modulus", "dot"]
 PairScore = Callable[[Tensor, Tensor | None, Tensor], Tensor]  # a formula of (query, scale, candidate) [..., D]
 HALF = (torch.float16, torch.bfloat16)  # tables may be stored so; scores are computed in float32
-Method = TypeVar("Method", bound=Callable[..., Tensor])
+_Method = TypeVar("_Method", bound=Callable[..., Tensor])
 MAX_ELEMENTS = 1 << 25  # elements of one [queries, candidates, features] temporary
 _DESCRIBED = "described_for_kernels"  # the attribute of a model's `pair_score` that `has_kernel` sets
 
@@ -53,10 +53,10 @@ class Formula:
     unroll: int = 1  # features that are added up together: those of a group
 
 
-def has_kernel(describe: Callable[[Any], Formula]) -> Callable[[Method], Method]:
+def has_kernel(describe: Callable[[Any], Formula]) -> Callable[[_Method], _Method]:
     """Mark a model's `pair_score` as a formula that GPU kernels know; `describe` gets the model."""
 
-    def mark(method: Method) -> Method:
+    def mark(method: _Method) -> _Method:
         setattr(method, _DESCRIBED, describe)
         return method
 
