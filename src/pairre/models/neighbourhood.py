@@ -200,14 +200,11 @@ class EncodedRows(RowSource):
     def _encoded(self, ids: Tensor, relation: Tensor, layers: int) -> Tensor:
         """Return rows of entities [n] after the first layers, of each entity that they need once."""
         model, parts = self._model, torch.split(ids, self._model.chunk // 8)
-        links, rows = [model.links(part) for part in parts], self._stored.gather
+        links = [model.links(part) for part in parts]
+        rows: Callable[[Tensor], Tensor] = self._stored.gather
         if layers > 1:
             needed = torch.unique(torch.cat([ids, *(found.entity.flatten() for found in links)]))
-            below = self._encoded(needed, relation, layers - 1)
-
-            def rows(some: Tensor) -> Tensor:
-                return F.embedding(torch.searchsorted(needed, some.contiguous()), below)
-
+            rows = partial(_rows_of, needed, self._encoded(needed, relation, layers - 1))
         pairs = zip(parts, links, strict=True)
         return torch.cat([model.encode(rows(p), rows(f.entity), f, relation, layers - 1) for p, f in pairs])
 
@@ -219,6 +216,11 @@ class EncodedRows(RowSource):
     def write(self, ids: Tensor, rows: Tensor) -> None:
         """Store rows as they are before that."""
         self._stored.write(ids, rows)
+
+
+def _rows_of(ids: Tensor, rows: Tensor, some: Tensor) -> Tensor:
+    """Return rows [*some.shape, ·] of some ids, from those of all ids [n], which are in ascending order."""
+    return F.embedding(torch.searchsorted(ids, some.contiguous()), rows)
 
 
 class RGCN(Neighbourhood):
@@ -297,9 +299,7 @@ class RGCNBlocks(Neighbourhood):
         share = links.there / links.there.sum((1, 2), keepdim=True).clamp(min=1)
         for i, table in enumerate((r.into, r.out)):
             blocks = F.embedding(links.relation[:, i], table.chunk(self.layers, -1)[layer])
-            blocks, x = (
-                part.unflatten(-1, shape) for part, shape in ((blocks, (-1, size, size)), (near[:, i], (-1, size)))
-            )
+            blocks, x = blocks.view(*blocks.shape[:2], -1, size, size), near[:, i].reshape(*blocks.shape[:2], -1, size)
             messages = torch.einsum("nkgij,nkgj->nkgi", blocks, x).flatten(-2)
             total = total + (messages * share[:, i, :, None]).sum(1)
         return total if layer == self.layers - 1 else total.relu()

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.graph import Graph, Side
-from pairre.kernels.reference.scores import safe_sqrt, stable_sum
+from pairre.kernels.reference.scores import Formula, has_kernel, safe_sqrt, stable_sum
 from pairre.models.contract import IdsByTable, Query, RowsByTable
 from pairre.models.scoring import Model, RowSource
 
@@ -167,6 +167,7 @@ class OTE(Model):
         turned = torch.einsum("...gij,...gi->...gj", self._matrices(r), self._groups(t))
         return turned.flatten(-2) * (-r.scale).exp(), None
 
+    @has_kernel(lambda model: Formula("groups", group_size(model.dim)))
     def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:  # noqa: ARG002
         """Return minus the sum of the Euclidean distances of all groups."""
         x = self._groups(q - c)

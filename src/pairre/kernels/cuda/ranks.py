@@ -14,10 +14,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pairre.kernels.cuda.terms import finish, gap, load, still, sums, term, width
+from pairre.kernels.cuda.terms import finish, gap, load, load_scale, still, sums, term, width
 from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, tiles
 from pairre.kernels.reference.ranks import RankingBatch
-from pairre.kernels.reference.scores import Metric, check_arguments
+from pairre.kernels.reference.scores import Formula, Metric, check_arguments
 
 
 @triton.jit
@@ -32,13 +32,19 @@ def _true_scores(
     last = width(D, METRIC)
     acc = tl.zeros([BM], tl.float32)
     for k0 in range(0, last, UNROLL):
+        part = tl.zeros([BM], tl.float32)
         for u in tl.static_range(UNROLL):
             here, shift = still(in_m, k0 + u, last), (k0 + u) * step
             q, qi = load(Q + shift, rm, here, half, METRIC, True)
-            w, wi = load(W + shift, rm, here, half, METRIC, HAS_SCALE)
+            w, wi = load_scale(W + shift, rm, here, half, METRIC, HAS_SCALE)
             c, ci = load(C + shift, rm, here, half, METRIC, True)
             x, xi = gap(q, qi, q, qi, w, wi, c, ci, METRIC, True, False, HAS_SCALE, True)
-            acc += term(x, xi, METRIC)
+            if METRIC == "groups":
+                part += term(x, xi, METRIC)
+            else:
+                acc += term(x, xi, METRIC)
+        if METRIC == "groups":
+            acc += tl.sqrt(part)
     tl.store(OUT + rm, finish(acc, METRIC, True), mask=in_m)
 
 
@@ -82,26 +88,38 @@ def _count(
     tl.atomic_add(EQUAL + rm, tl.sum((score == true).to(tl.int32), 1).to(tl.int64), mask=in_m)
 
 
-def true_scores(metric: Metric, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
-    """Return what `reference.true_scores` returns, in float32."""
+def _kernel_of(metric: Metric | Formula, query: Tensor, scale: Tensor | None) -> tuple[str, int]:
+    """Return what kernels call a metric or a formula, and how many features it adds up together, 0 for any number."""
+    if isinstance(metric, Formula):
+        return metric.kernel, metric.unroll
     check_arguments(metric, query.shape[1], scale is not None, False, False)
+    return metric, 0
+
+
+def true_scores(metric: Metric | Formula, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
+    """Return what `reference.true_scores` returns, in float32."""
+    name, unroll = _kernel_of(metric, query, scale)
     out = torch.empty(len(query), device=query.device, dtype=torch.float32)
     if len(query):
         _true_scores[(triton.cdiv(len(query), 64),)](
             *(*by_feature(query, scale, candidates), out, *query.shape),
-            METRIC=metric,
+            METRIC=name,
             HAS_SCALE=scale is not None,
             BM=64,
-            UNROLL=8,
+            UNROLL=unroll or 8,
             **{**LAUNCH, "num_warps": 2},
         )
     return out
 
 
-def count_above(batch: RankingBatch, candidates: Tensor, first_id: int) -> tuple[Tensor, Tensor]:
-    """Return what `reference.count_above` returns."""
+def count_above(
+    batch: RankingBatch, candidates: Tensor, first_id: int, formula: Formula | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return what `reference.count_above` returns, by a formula where the metric is one of a model's own."""
     (num_q, dim), num_c = batch.query.shape, len(candidates)
-    check_arguments(batch.metric, dim, batch.scale is not None, False, False)
+    metric = formula or batch.metric
+    assert not callable(metric)
+    name, unroll = _kernel_of(metric, batch.query, batch.scale)
     higher, equal = torch.zeros(2, num_q, device=batch.query.device, dtype=torch.int64)
     tile_m, tile_n, grid = tiles(num_q, num_c)
     known = (batch.known_begin, batch.known_end, batch.known_ids)
@@ -110,12 +128,12 @@ def count_above(batch: RankingBatch, candidates: Tensor, first_id: int) -> tuple
             *by_feature(batch.query, batch.scale, candidates),
             *(t.contiguous() for t in (batch.true_score, *known, batch.true_id)),
             *(higher, equal, first_id, num_q, num_c, dim),
-            METRIC=batch.metric,
+            METRIC=name,
             HAS_SCALE=batch.scale is not None,
             LONG=needs_int64(batch.query.numel(), candidates.numel()),
             BM=tile_m,
             BN=tile_n,
-            UNROLL=2,
+            UNROLL=unroll or 2,
             **LAUNCH,
         )
     return higher, equal

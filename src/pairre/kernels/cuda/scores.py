@@ -15,12 +15,13 @@ from torch.autograd.function import once_differentiable
 from pairre.kernels.cuda import native
 from pairre.kernels.cuda.ranks import count_above as triton_count_above
 from pairre.kernels.cuda.ranks import true_scores as triton_true_scores
+from pairre.kernels.cuda.triton_scores import formula_scores
 from pairre.kernels.cuda.triton_scores import score_candidates as triton_score_candidates
 from pairre.kernels.cuda.triton_scores import score_pairs as triton_score_pairs
 from pairre.kernels.reference import ranks
 from pairre.kernels.reference import scores as reference
 from pairre.kernels.reference.ranks import RankingBatch
-from pairre.kernels.reference.scores import Metric, PairScore
+from pairre.kernels.reference.scores import Formula, Metric, PairScore, formula_of
 
 
 class _WeightedL1(torch.autograd.Function):
@@ -55,6 +56,12 @@ def _scale(metric: Metric, query: Tensor, scale: Tensor | None, candidates: Tens
     return torch.ones_like(query) if scale is None and _native(metric, query, candidates) else scale
 
 
+def _formula(metric: PairScore, *tables: Tensor | None) -> Formula | None:
+    """Return the formula that kernels know a model's own score by; None where they do not, or not for these tables."""
+    fit = all(t is None or t.dtype == torch.float32 for t in tables)
+    return formula_of(metric) if fit else None
+
+
 def score_candidates(
     metric: Metric | PairScore,
     query: Tensor,
@@ -64,11 +71,13 @@ def score_candidates(
     weights: Tensor | None = None,
 ) -> Tensor:
     """Return what `reference.score_candidates` returns, in float32."""
-    if callable(metric):
-        return reference.score_candidates(metric, query, scale, candidates, ids)
     needed = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (query, scale, candidates, weights)
     )
+    if callable(metric):
+        if ids is None and not needed and (formula := _formula(metric, query, scale, candidates)):
+            return formula_scores(formula, query, scale, candidates)
+        return reference.score_candidates(metric, query, scale, candidates, ids)
     if ids is None and weights is None and not needed:
         scale = _scale(metric, query, scale, candidates)
     if ids is not None or not _native(metric, query, scale, candidates, *([] if weights is None else [weights])):
@@ -80,6 +89,8 @@ def score_candidates(
 def true_scores(metric: Metric | PairScore, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
     """Return what `reference.true_scores` returns, in float32."""
     if callable(metric):
+        if formula := _formula(metric, query, scale, candidates):
+            return triton_true_scores(formula, query, scale, candidates)
         return ranks.true_scores(metric, query, scale, candidates)
     scale = _scale(metric, query, scale, candidates)
     if scale is not None and _native(metric, query, scale, candidates):
@@ -97,6 +108,8 @@ def score_pairs(metric: Metric | PairScore, q: Tensor, w: Tensor | None, c: Tens
 def count_above(batch: RankingBatch, candidates: Tensor, first_id: int) -> tuple[Tensor, Tensor]:
     """Return what `reference.count_above` returns."""
     if callable(batch.metric):
+        if formula := _formula(batch.metric, batch.query, batch.scale, candidates):
+            return triton_count_above(batch, candidates, first_id, formula)
         return ranks.count_above(batch, candidates, first_id)
     scale = _scale(batch.metric, batch.query, batch.scale, candidates)
     if scale is None or not _native(batch.metric, batch.query, scale, candidates):

@@ -3,6 +3,10 @@
 x = a ∘ b − e ∘ f: query, weights, scale, candidates; or the other way round where a program holds candidates. Values
 come in twos, the real and the imaginary part (…i); where features are real, the second is never used, and the compiler
 drops it.
+
+Beside the metrics there are formulas of models, for ranking only: "groups" adds up the lengths of groups of UNROLL
+features; in "likelihood" and "divergence" the second of two values is a variance, and the scale has variances alone.
+These have UNROLL 1, as a masked feature would count.
 """
 
 # Kernels carry no types: Triton infers them.
@@ -30,7 +34,7 @@ def still(mask, index, end):
 @triton.jit
 def width(D, METRIC: tl.constexpr):
     """Return how many terms D features make: a complex one takes two."""
-    if METRIC == "modulus":
+    if (METRIC == "modulus" or METRIC == "likelihood") or METRIC == "divergence":
         D = D // 2
     return D
 
@@ -42,9 +46,19 @@ def load(T, place, mask, half, METRIC: tl.constexpr, HAS: tl.constexpr):
     if HAS:
         real = tl.load(T + place, mask=mask, other=0.0).to(tl.float32)
     imaginary = real
-    if HAS and METRIC == "modulus":
+    if HAS and ((METRIC == "modulus" or METRIC == "likelihood") or METRIC == "divergence"):
         imaginary = tl.load(T + half + place, mask=mask, other=0.0).to(tl.float32)
     return real, imaginary
+
+
+@triton.jit
+def load_scale(W, place, mask, half, METRIC: tl.constexpr, HAS: tl.constexpr):
+    """Return values of the scales, and their imaginary parts where features are complex."""
+    if METRIC == "modulus":
+        w, wi = load(W, place, mask, half, METRIC, HAS)
+    else:
+        w, wi = load(W, place, mask, half, "l1", HAS)
+    return w, wi
 
 
 @triton.jit
@@ -56,10 +70,16 @@ def store(T, place, real, imaginary, mask, half, METRIC: tl.constexpr):
 
 
 @triton.jit
+def _divisor(variance):
+    """Return variances with 1 for a 0, which only masked ones are."""
+    return tl.where(variance == 0, 1.0, variance)
+
+
+@triton.jit
 def gap(
     a, ai, b, bi, e, ei, f, fi, METRIC: tl.constexpr, A: tl.constexpr, B: tl.constexpr, E: tl.constexpr, F: tl.constexpr
 ):
-    """Return x = a ∘ b − e ∘ f, where A, B, E, F say which there are; for "dot", a ∘ f."""
+    """Return x = a ∘ b − e ∘ f, where A, B, E, F say which there are; for "dot", a ∘ f; for variances, two terms."""
     x, xi = a, ai
     if not A:
         x, xi = b, bi
@@ -69,6 +89,13 @@ def gap(
             x, xi = a * b - ai * bi, a * bi + ai * b
     if METRIC == "dot":
         x = a * f
+    elif METRIC == "likelihood":
+        variance = _divisor(ai + fi + e)
+        x, xi = (a - f) * (a - f) / variance, tl.log(variance) + 1.8378770664093453  # log 2π
+    elif METRIC == "divergence":
+        e = _divisor(e)
+        ratio = _divisor((ai + fi) / e)
+        x, xi = (a - f) * (a - f) / e + ratio, -tl.log(ratio) - 1
     elif E and F:
         x = x - e * f
         if METRIC == "modulus":
@@ -85,10 +112,12 @@ def term(x, xi, METRIC: tl.constexpr):
     """Return what x adds to the sum."""
     if METRIC == "l1":
         x = tl.abs(x)
-    elif METRIC == "l2":
+    elif METRIC == "l2" or METRIC == "groups":
         x = x * x
     elif METRIC == "modulus":
         x = tl.sqrt(tl.fma(x, x, xi * xi))
+    elif METRIC == "likelihood" or METRIC == "divergence":
+        x = x + xi
     return x
 
 
@@ -97,6 +126,8 @@ def finish(total, METRIC: tl.constexpr, WHOLE: tl.constexpr):
     """Return a score from its sum; from a part of the sum, what can be added up."""
     if METRIC == "l2" and WHOLE:
         total = tl.sqrt(total)
+    if METRIC == "likelihood" or METRIC == "divergence":
+        total = total / 2
     if METRIC != "dot":
         total = -total
     return total
@@ -143,16 +174,22 @@ def sums(
     half_m, half_n = D // 2 * step_m, D // 2 * step_n
     acc = tl.zeros([BM, BN], tl.float32)
     for k0 in range(first, last, UNROLL):
+        part = tl.zeros([BM, BN], tl.float32)
         for u in tl.static_range(UNROLL):
             k = k0 + u
             here_m, here_n = still(in_m, k, last), still(in_n, k, last)
             q, qi = load(Q + k * step_m, rm, here_m, half_m, METRIC, True)
-            w, wi = load(W + k * step_m, rm, here_m, half_m, METRIC, HAS_SCALE)
+            w, wi = load_scale(W + k * step_m, rm, here_m, half_m, METRIC, HAS_SCALE)
             c, ci = load(C + k * step_n, rn, here_n, half_n, METRIC, True)
             r, ri = load(R + k * step_n, rn, here_n, half_n, METRIC, HAS_WEIGHTS)
             x, xi = gap(
                 q[:, None], qi[:, None], r[None, :], ri[None, :], w[:, None], wi[:, None], c[None, :], ci[None, :],
                 METRIC, True, HAS_WEIGHTS, HAS_SCALE, True,
             )  # fmt: skip
-            acc += term(x, xi, METRIC)
+            if METRIC == "groups":
+                part += term(x, xi, METRIC)
+            else:
+                acc += term(x, xi, METRIC)
+        if METRIC == "groups":
+            acc += tl.sqrt(part)
     return acc

@@ -27,8 +27,9 @@ from torch.autograd.function import once_differentiable
 
 from pairre.kernels.cuda.terms import finish, gap, load, slope, still, store, sums, term, times, width
 from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, power, tiles
-from pairre.kernels.reference.scores import Metric, check_arguments
+from pairre.kernels.reference.scores import Formula, Metric, check_arguments
 
+_HALVED = ("modulus", "likelihood", "divergence")  # two numbers of a row make one term
 _PROGRAMS = 1024  # about eight a multiprocessor on the largest GPUs: below that, a sum is split
 _Side = tuple[Tensor | None, Tensor | None]  # query and scale, or weights and candidates
 
@@ -255,8 +256,16 @@ def _upstream(gradient: Tensor, norms: Tensor | None) -> Tensor:
     return gradient.contiguous()
 
 
-def _shared_scores(metric: Metric, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor | None, may_split: bool) -> Tensor:
-    num_q, num_c, terms = len(q), len(c), _terms(metric, q)
+def formula_scores(formula: Formula, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
+    """Return scores of all pairs by a model's own formula, without a gradient."""
+    q, w, c = query.contiguous(), None if scale is None else scale.contiguous(), candidates.contiguous()
+    return _shared_scores(formula.kernel, q, w, c, None, False, formula.unroll)
+
+
+def _shared_scores(
+    metric: str, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor | None, may_split: bool, unroll: int = 2
+) -> Tensor:
+    num_q, num_c, terms = len(q), len(c), q.shape[1] // 2 if metric in _HALVED else q.shape[1]
     tile_m, tile_n, grid = tiles(num_q, num_c)
     parts = _split(grid[0] * grid[1], terms, 64, may_split)
     out = torch.empty(parts, num_q, num_c, device=q.device, dtype=torch.float32)
@@ -271,7 +280,7 @@ def _shared_scores(metric: Metric, q: Tensor, w: Tensor | None, c: Tensor, r: Te
             WHOLE=metric != "l2" or parts == 1,
             BM=tile_m,
             BN=tile_n,
-            UNROLL=2,
+            UNROLL=unroll,
             **LAUNCH,
         )
     if parts == 1:

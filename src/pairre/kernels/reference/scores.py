@@ -9,8 +9,9 @@ halves to each other, where a reduction of torch may choose its order by the sha
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,9 @@ from torch.utils.checkpoint import checkpoint
 Metric = Literal["l1", "l2", "modulus", "dot"]
 PairScore = Callable[[Tensor, Tensor | None, Tensor], Tensor]  # a formula of (query, scale, candidate) [..., D]
 HALF = (torch.float16, torch.bfloat16)  # tables may be stored so; scores are computed in float32
+_Method = TypeVar("_Method", bound=Callable[..., Tensor])
 MAX_ELEMENTS = 1 << 25  # elements of one [queries, candidates, features] temporary
+_DESCRIBED = "described_for_kernels"  # the attribute of a model's `pair_score` that `has_kernel` sets
 
 
 class BlockFormula:
@@ -40,6 +43,30 @@ class BlockFormula:
     def true_scores(self, query: Tensor, scale: Tensor | None, rows: Tensor) -> Tensor:
         """Return the scores [B] of query b against row b."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Formula:
+    """What the kernels of a GPU know a model's own formula by."""
+
+    kernel: Literal["groups", "likelihood", "divergence"]
+    unroll: int = 1  # features that are added up together: those of a group
+
+
+def has_kernel(describe: Callable[[Any], Formula]) -> Callable[[_Method], _Method]:
+    """Mark a model's `pair_score` as a formula that GPU kernels know; `describe` gets the model."""
+
+    def mark(method: _Method) -> _Method:
+        setattr(method, _DESCRIBED, describe)
+        return method
+
+    return mark
+
+
+def formula_of(metric: PairScore) -> Formula | None:
+    """Return by what GPU kernels know a model's own formula, or None."""
+    describe = getattr(metric, _DESCRIBED, None)
+    return describe(metric.__self__) if describe else None  # type: ignore[attr-defined]
 
 
 def temporary_elements(metric: Metric | PairScore, candidates: Tensor) -> int:
