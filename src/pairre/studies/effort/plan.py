@@ -27,6 +27,7 @@ VALIDATIONS = {"trial": 3, "member": 10}
 _TOO_SLOW = "too slow for the time"
 _LEAST_STEPS = 60  # of a trial
 _SEARCH, _FINISH = 0.3, 0.1  # of the time; the rest is for the members
+_PLAIN_STEPS = 8  # at least as many as a GPU takes before it captures one
 _PROBING = 0.2  # of the time, at most
 _KEPT = 3  # one in so many candidates of a round is tried for longer in the next
 _LONGEST = 3  # times the steps of the default settings, at most
@@ -246,15 +247,14 @@ class _Probe:
     def _cost(self, recipe: Recipe) -> Cost | str:
         """Return what a candidate takes, or why it cannot be trained."""
         try:
+            self._warm_trainer(recipe)  # kernels are compiled, which only the first training has to wait for
             started = time.perf_counter()
-            trainer = Trainer(self.graph, recipe, self.device)
+            trainer = self._warm_trainer(recipe)
             setup = time.perf_counter() - started
-            trainer.advance(2)  # one for each side: kernels are compiled
-            trainer.mean_loss(2)
-            started, steps = time.perf_counter(), 0
-            while steps < 8 and time.perf_counter() - started < 0.3:
-                trainer.advance(2)
-                steps += 2
+            started, steps, launch = time.perf_counter(), 0, max(2, trainer.steps_per_launch)
+            while steps < 4 * launch and time.perf_counter() - started < 0.5:
+                trainer.advance(launch)
+                steps += launch
             trainer.mean_loss(steps)  # waits for the device
             step = (time.perf_counter() - started) / steps
             trainer.flush()
@@ -263,6 +263,14 @@ class _Probe:
             if not isinstance(failure, TrainingError | RecipeError) and not is_out_of_memory(failure):
                 raise
             return str(failure).splitlines()[0]
+
+    def _warm_trainer(self, recipe: Recipe) -> Trainer:
+        """Return a trainer that has taken its first steps, which on a GPU are captured."""
+        trainer = Trainer(self.graph, recipe, self.device)
+        first = 2 if trainer.steps_per_launch == 1 else 2 * trainer.steps_per_launch + _PLAIN_STEPS
+        trainer.advance(first)
+        trainer.mean_loss(first)  # waits for the device
+        return trainer
 
     def _seconds_to_rank(self, trainer: Trainer) -> float:
         """Return how long the ranks of a validation triple take; the first of them compile kernels."""
