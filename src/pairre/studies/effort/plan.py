@@ -184,8 +184,11 @@ def _rounds(graph: Graph, found: _Probe, seconds: float, effort: Effort) -> tupl
             tried.append(one)
         else:
             found.left_out[one.name] = _TOO_SLOW
-    if len(tried) < 2:
-        return tried or [min(found.candidates, key=lambda one: found.costs[one.name].step)], []
+    if not tried:
+        tried = [min(found.candidates, key=lambda one: found.costs[one.name].step)]
+        del found.left_out[tried[0].name]
+    if len(tried) == 1:
+        return tried, []
     kept = max(min(effort.members + 1, len(tried)), len(tried) // _KEPT)
     longer = Round(kept, seconds / 2 / kept, min(len(graph.valid), MAX_JUDGED))
     return tried, [_first_round(graph, tried, found.costs, seconds / 2), *[longer] * (kept < len(tried))]
