@@ -176,6 +176,18 @@ def test_a_slow_machine_does_not_exceed_the_time_by_much(graph, tmp_path, monkey
     assert time.process_time() - started < 5 * SECONDS
 
 
+def test_time_that_is_left_is_for_another_family(graph, tmp_path, monkeypatch):
+    """The second one is not planned; the first one ends at once."""
+    monkeypatch.setitem(EFFORTS, "standard", replace(EFFORTS["standard"], members=1))
+    monkeypatch.setattr("pairre.studies.effort.plan._LONGEST", 0.02)  # of the default steps
+    monkeypatch.setattr(TRIALS, "_WORTH_TRAINING", 0.0)
+    best(graph, tmp_path / "run", time=60.0)
+    plan = plan_of(tmp_path / "run")
+    members = [one["candidate"].split()[0] for one in plan["trials"] if one["round"] == 0]
+    assert plan["plan"]["members"] == 1
+    assert sorted(members) == ["distance", "rotation"]
+
+
 def test_without_a_validation_split_some_of_train_is_held_out(graph, tmp_path):
     without = replace(graph, valid=graph.valid[:0])
     run, lines = best(without, tmp_path / "run")

@@ -15,6 +15,7 @@ import torch
 
 from pairre.evaluation import rank_both_sides
 from pairre.graph import Graph
+from pairre.models import model_class
 from pairre.settings import Recipe, resolve
 from pairre.studies.effort.candidates import EFFORTS, Candidate, Effort, EffortName, candidates
 from pairre.support.errors import RecipeError, TrainingError
@@ -68,7 +69,8 @@ class EffortPlan:
     costs: dict[str, Cost]  # by candidate
     left_out: dict[str, str]  # candidates that are not tried, and why
     rounds: list[Round]
-    members: int  # that are trained in full, at most
+    members: int  # that are trained in full
+    most_members: int  # that fit into memory together: so many if there is time left
     member_seconds: float  # for each, if there are so many
     finish_seconds: float  # for weights, rules, probabilities and metrics
     max_steps: int
@@ -151,7 +153,8 @@ def make_effort_plan(
     finish = max(_FINISH * seconds, _RANKED_AT_THE_END * len(graph.valid) * slowest, probed)
     left = max(seconds - probed - finish, _SEARCH * seconds)
     tried, rounds = _rounds(graph, found, _SEARCH * left, chosen)
-    members = min(_members_in_memory(graph, tried, chosen.members), len({one.family for one in tried}))
+    most = _members_in_memory(graph, tried)
+    members = min(chosen.members, most, len({one.family for one in tried}))
     searched = sum(stage.trials * stage.seconds for stage in rounds)
     return EffortPlan(
         effort,
@@ -163,9 +166,10 @@ def make_effort_plan(
         found.left_out,
         rounds,
         members,
+        most,
         (left - searched) / (members * (2 if held_out else 1)),
         seconds - probed - left,
-        _LONGEST * default.train.steps,
+        int(_LONGEST * default.train.steps),
         _judged(graph),
         held_out,
     )
@@ -205,17 +209,15 @@ def _trial_steps(cost: Cost, stage: Round) -> int:
     return cost.steps_in(stage.seconds, stage.judged, VALIDATIONS["trial"])
 
 
-def _members_in_memory(graph: Graph, tried: list[Candidate], most: int) -> int:
-    """Return how many members of an ensemble fit into memory together, at most so many."""
-    from pairre.models import model_class
-
+def _members_in_memory(graph: Graph, tried: list[Candidate]) -> int:
+    """Return how many members of an ensemble fit into memory together, at least one."""
     sizes = []
     for one in tried:
         model = resolve(graph, None, one.settings).model
         relations = graph.num_relations * (1 + model.reciprocal)
         sizes.append(8 * model_class(model.name).num_parameters(graph.num_entities, relations, model.dim))
     free = available_bytes()
-    return most if free is None else max(1, min(most, int(free // max(sizes))))
+    return len(tried) if free is None else max(1, min(len(tried), free // max(sizes)))
 
 
 class _Probe:
