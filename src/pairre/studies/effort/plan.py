@@ -15,6 +15,7 @@ import torch
 
 from pairre.evaluation import rank_both_sides
 from pairre.graph import Graph
+from pairre.models import model_class
 from pairre.settings import Recipe, resolve
 from pairre.studies.effort.candidates import EFFORTS, Candidate, Effort, EffortName, candidates
 from pairre.support.errors import RecipeError, TrainingError
@@ -27,6 +28,7 @@ VALIDATIONS = {"trial": 3, "member": 10}
 _TOO_SLOW = "too slow for the time"
 _LEAST_STEPS = 60  # of a trial
 _SEARCH, _FINISH = 0.3, 0.1  # of the time; the rest is for the members
+_PLAIN_STEPS = 8  # at least as many as a GPU takes before it captures one
 _PROBING = 0.2  # of the time, at most
 _KEPT = 3  # one in so many candidates of a round is tried for longer in the next
 _LONGEST = 3  # times the steps of the default settings, at most
@@ -67,7 +69,8 @@ class EffortPlan:
     costs: dict[str, Cost]  # by candidate
     left_out: dict[str, str]  # candidates that are not tried, and why
     rounds: list[Round]
-    members: int  # that are trained in full, at most
+    members: int  # that are trained in full
+    most_members: int  # that fit into memory together: so many if there is time left
     member_seconds: float  # for each, if there are so many
     finish_seconds: float  # for weights, rules, probabilities and metrics
     max_steps: int
@@ -150,7 +153,8 @@ def make_effort_plan(
     finish = max(_FINISH * seconds, _RANKED_AT_THE_END * len(graph.valid) * slowest, probed)
     left = max(seconds - probed - finish, _SEARCH * seconds)
     tried, rounds = _rounds(graph, found, _SEARCH * left, chosen)
-    members = min(_members_in_memory(graph, tried, chosen.members), len({one.family for one in tried}))
+    most = _members_in_memory(graph, tried)
+    members = min(chosen.members, most, len({one.family for one in tried}))
     searched = sum(stage.trials * stage.seconds for stage in rounds)
     return EffortPlan(
         effort,
@@ -162,9 +166,10 @@ def make_effort_plan(
         found.left_out,
         rounds,
         members,
+        most,
         (left - searched) / (members * (2 if held_out else 1)),
         seconds - probed - left,
-        _LONGEST * default.train.steps,
+        int(_LONGEST * default.train.steps),
         _judged(graph),
         held_out,
     )
@@ -183,8 +188,11 @@ def _rounds(graph: Graph, found: _Probe, seconds: float, effort: Effort) -> tupl
             tried.append(one)
         else:
             found.left_out[one.name] = _TOO_SLOW
-    if len(tried) < 2:
-        return tried or [min(found.candidates, key=lambda one: found.costs[one.name].step)], []
+    if not tried:
+        tried = [min(found.candidates, key=lambda one: found.costs[one.name].step)]
+        del found.left_out[tried[0].name]
+    if len(tried) == 1:
+        return tried, []
     kept = max(min(effort.members + 1, len(tried)), len(tried) // _KEPT)
     longer = Round(kept, seconds / 2 / kept, min(len(graph.valid), MAX_JUDGED))
     return tried, [_first_round(graph, tried, found.costs, seconds / 2), *[longer] * (kept < len(tried))]
@@ -201,17 +209,15 @@ def _trial_steps(cost: Cost, stage: Round) -> int:
     return cost.steps_in(stage.seconds, stage.judged, VALIDATIONS["trial"])
 
 
-def _members_in_memory(graph: Graph, tried: list[Candidate], most: int) -> int:
-    """Return how many members of an ensemble fit into memory together, at most so many."""
-    from pairre.models import model_class
-
+def _members_in_memory(graph: Graph, tried: list[Candidate]) -> int:
+    """Return how many members of an ensemble fit into memory together, at least one."""
     sizes = []
     for one in tried:
         model = resolve(graph, None, one.settings).model
         relations = graph.num_relations * (1 + model.reciprocal)
         sizes.append(8 * model_class(model.name).num_parameters(graph.num_entities, relations, model.dim))
     free = available_bytes()
-    return most if free is None else max(1, min(most, int(free // max(sizes))))
+    return len(tried) if free is None else max(1, min(len(tried), free // max(sizes)))
 
 
 class _Probe:
@@ -246,15 +252,14 @@ class _Probe:
     def _cost(self, recipe: Recipe) -> Cost | str:
         """Return what a candidate takes, or why it cannot be trained."""
         try:
+            self._warm_trainer(recipe)  # kernels are compiled, which only the first training has to wait for
             started = time.perf_counter()
-            trainer = Trainer(self.graph, recipe, self.device)
+            trainer = self._warm_trainer(recipe)
             setup = time.perf_counter() - started
-            trainer.advance(2)  # one for each side: kernels are compiled
-            trainer.mean_loss(2)
-            started, steps = time.perf_counter(), 0
-            while steps < 8 and time.perf_counter() - started < 0.3:
-                trainer.advance(2)
-                steps += 2
+            started, steps, launch = time.perf_counter(), 0, max(2, trainer.steps_per_launch)
+            while steps < 4 * launch and time.perf_counter() - started < 0.5:
+                trainer.advance(launch)
+                steps += launch
             trainer.mean_loss(steps)  # waits for the device
             step = (time.perf_counter() - started) / steps
             trainer.flush()
@@ -263,6 +268,14 @@ class _Probe:
             if not isinstance(failure, TrainingError | RecipeError) and not is_out_of_memory(failure):
                 raise
             return str(failure).splitlines()[0]
+
+    def _warm_trainer(self, recipe: Recipe) -> Trainer:
+        """Return a trainer that has taken its first steps, which on a GPU are captured."""
+        trainer = Trainer(self.graph, recipe, self.device)
+        first = 2 if trainer.steps_per_launch == 1 else 2 * trainer.steps_per_launch + _PLAIN_STEPS
+        trainer.advance(first)
+        trainer.mean_loss(first)  # waits for the device
+        return trainer
 
     def _seconds_to_rank(self, trainer: Trainer) -> float:
         """Return how long the ranks of a validation triple take; the first of them compile kernels."""

@@ -191,9 +191,8 @@ class _Effort:
     def run(self, out: Path) -> Run:
         """Return the run that the effort ends in, stored in a folder."""
         search = Search(self.journal, self.searched, self.device, self.say)
-        finalists = search.finalists()
-        members = search.members(finalists, self.progress)
-        names = [one.name for one in finalists]
+        found = search.members(search.finalists(), self.progress)
+        names, members = list(found), list(found.values())
         trials = [self.journal.find(name, 0) for name in names]
         rules = mine_in_time(self.searched, self._seconds_for_rules)
         chosen = choose(members, names, rules, [trial.valid_mrr for trial in trials if trial])

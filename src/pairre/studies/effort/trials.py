@@ -39,22 +39,15 @@ class Search:
         self.device, self.notify = device, notify
 
     def finalists(self) -> list[Candidate]:
-        """Return what is worth training in full, the best first: at most one candidate of each family."""
+        """Return what is worth training in full, the best first: one candidate of a family."""
         left, best = self.plan.candidates, dict[str, float]()
         for number, stage in enumerate(self.plan.rounds, 1):
-            first = self._best_of_families(left)
+            first = _best_of_families(left)[: self.plan.members]
             tried = [*first, *(one for one in left if one not in first)][: stage.trials]
-            best = {one.name: self._trial(one, number, stage).valid_mrr for one in tried}
-            left = sorted(tried, key=lambda one: -best[one.name])
+            best |= {one.name: self._trial(one, number, stage).valid_mrr for one in tried}
+            left = [*sorted(tried, key=lambda one: -best[one.name]), *(one for one in left if one not in tried)]
         worth = _WORTH_TRAINING * best.get(left[0].name, 0.0)
-        return [one for one in self._best_of_families(left) if best.get(one.name, 0.0) >= worth]
-
-    def _best_of_families(self, ordered: list[Candidate]) -> list[Candidate]:
-        """Return the first candidate of each of as many families as are trained in full."""
-        found: dict[str, Candidate] = {}
-        for one in ordered:
-            found.setdefault(one.family, one)
-        return list(found.values())[: self.plan.members]
+        return [one for one in _best_of_families(left) if best.get(one.name, 0.0) >= worth]
 
     def _trial(self, candidate: Candidate, number: int, stage: Round) -> Trial:
         """Return what a candidate reaches in a round."""
@@ -86,22 +79,28 @@ class Search:
         self.notify(f"round {number}  {candidate.name:<18} {said}  {steps:,} steps, {readable_seconds(spent)}")
         return trial
 
-    def members(self, finalists: list[Candidate], progress: bool) -> list[Run]:
-        """Return a run of each finalist, trained in full; those that are in the journal are opened."""
-        runs = []
-        for number, candidate in enumerate(finalists):
+    def members(self, finalists: list[Candidate], progress: bool) -> dict[str, Run]:
+        """Return runs of finalists by name, trained in full; those that are in the journal are opened.
+
+        There are as many as planned, and more if training stopped so early that there is time for another.
+        """
+        runs: dict[str, Run] = {}
+        for number, candidate in enumerate(finalists[: self.plan.most_members]):
             path = self.journal.folder / f"member-{number}"
             if not self.journal.find(candidate.name, 0):
-                seconds = self._seconds_of_member(len(finalists) - number)
+                remaining = min(len(finalists), self.plan.members) - number
+                seconds = self._seconds_of_member(max(1, remaining))
+                if remaining < 1 and seconds < self.plan.member_seconds / 2:
+                    break
+                seconds = max(seconds, self.plan.member_seconds / 2)
                 self.notify(f"training {candidate.name} for {readable_seconds(seconds)}")
                 self._train_member(candidate, path, seconds, progress)
-            runs.append(load_run(path, str(self.device)))
+            runs[candidate.name] = load_run(path, str(self.device))
         return runs
 
     def _seconds_of_member(self, remaining: int) -> float:
         """Return how long the next of some members may be trained: what is left, but for the end, is shared equally."""
-        left = self.journal.left - self.plan.finish_seconds
-        return max(left / remaining / (2 if self.plan.held_out else 1), self.plan.member_seconds / 2)
+        return (self.journal.left - self.plan.finish_seconds) / remaining / (2 if self.plan.held_out else 1)
 
     def _train_member(self, candidate: Candidate, path: Path, seconds: float, progress: bool) -> None:
         """Train a candidate into a run folder, or to its end if it was begun."""
@@ -141,3 +140,11 @@ class Search:
         return resolve(
             self.graph, None, {**candidate.settings, **{f"train.{key}": value for key, value in more.items()}}
         )
+
+
+def _best_of_families(ordered: list[Candidate]) -> list[Candidate]:
+    """Return the first candidate of each family."""
+    found: dict[str, Candidate] = {}
+    for one in ordered:
+        found.setdefault(one.family, one)
+    return list(found.values())
