@@ -11,7 +11,7 @@ from pairre.serve.http import connection
 OK = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-async def answers(scope, receive, send):  # noqa: ARG001
+async def answers(scope, receive, send):
     """Answer at once, without reading a body."""
     await asyncio.sleep(0.3 if scope["path"] == "/slow" else 0)
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
