@@ -73,6 +73,7 @@ def test_bodies_and_exports(server, tmp_path):
         assert client.post(f"{path}/review", json=body).status_code == 200
     exported = client.get(f"{path}/review/export", params={"format": "json"})
     assert [[one["head"], one["relation"], one["tail"]] for one in exported.json()["triples"]] == triples
+    assert exported.json()["summary"] == client.get(f"{path}/review/summary").json()
     table = client.get(f"{path}/review/export", params={"format": "csv"})
     assert table.headers["content-disposition"] == 'attachment; filename="hostile-accepted.csv"'
     rows = list(csv.DictReader(io.StringIO(table.content.decode(), newline="")))

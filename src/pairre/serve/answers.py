@@ -26,7 +26,7 @@ from pairre.serve.bounds import (
     MAX_SUPPORT,
     MAX_TRIPLES,
 )
-from pairre.serve.contract import OverLimitError, ServeError, UnknownNameError, as_serve_error
+from pairre.serve.contract import OverLimitError, ServeError, UnknownNameError, as_serve_error, within
 from pairre.serve.pages import discovered, entity_page, landing, metrics_page, neighbourhood, relation_page
 from pairre.serve.quick import Ids, is_quick, quick_predictions
 from pairre.serve.schemas import (
@@ -54,7 +54,7 @@ from pairre.support.text import json_text
 
 def search(state: RunState, q: str, kind: str = "any", limit: int = 10) -> SearchResults:
     """Return the entities and relations that a text may mean, as it is typed."""
-    limit = within("limit", limit, MAX_RESULTS)
+    within("limit", limit, MAX_RESULTS)
     order = {"exact": 0, "prefix": 1, "word": 2, "typo": 3}
     found = []
     if kind in ("any", "entity"):
@@ -310,13 +310,6 @@ def _drop(found: Explanation, of: str, one: Any) -> Drop:
 def summary(state: RunState) -> RunSummary:
     """Return what a run is."""
     return state.summary()
-
-
-def within(what: str, value: int, most: int) -> int:
-    """Return a number if it is at least 1 and at most the limit."""
-    if not 1 <= value <= most:
-        raise OverLimitError(f"{what} {value:,}: a number from 1 to {most:,} expected")
-    return value
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

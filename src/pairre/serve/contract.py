@@ -66,6 +66,12 @@ _BY_CODE: dict[str, type[ServeError]] = {
 }
 
 
+def within(what: str, value: int, most: int) -> None:
+    """Raise an OverLimitError unless a number is at least 1 and at most the limit."""
+    if not 1 <= value <= most:
+        raise OverLimitError(f"{what} {value:,}: a number from 1 to {most:,} expected")
+
+
 def error_of_values(values: dict[str, Any]) -> ServeError:
     """Return the error that `to_values` described."""
     return _BY_CODE[values["code"]](values["message"], values["suggestions"], values["retry_after"])

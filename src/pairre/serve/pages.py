@@ -19,7 +19,7 @@ from pairre.graph.index import COLUMN
 from pairre.inference.answers import Answers, Choice, answer
 from pairre.inference.neighbours import nearest
 from pairre.serve.bounds import MAX_LIMIT, MAX_NODES
-from pairre.serve.contract import OverLimitError
+from pairre.serve.contract import OverLimitError, within
 from pairre.serve.parts import held_out
 from pairre.serve.schemas import (
     Answer,
@@ -141,7 +141,7 @@ class _Group:
 def entity_page(state: RunState, name: str, limit: int = 20) -> EntityPage:
     """Return the facts of an entity by relation, what is likely beside them, and similar entities."""
     id = state.entity(name)
-    _within("limit", limit, MAX_LIMIT)
+    within("limit", limit, MAX_LIMIT)
     groups = sorted(_groups(state, id), key=lambda group: -len(group.entities))
     shown = [*groups[:MAX_GROUPS], *_unseen(state, id, groups)]
     likely = _likely(state, id, shown[:MAX_ASKED])
@@ -233,7 +233,7 @@ def _fact_group(state: RunState, id: int, group: _Group, limit: int, likely: lis
 def neighbourhood(state: RunState, name: str, limit: int = 24) -> Neighbourhood:
     """Return entities around one: of its known facts, relation by relation, and of the most likely new ones."""
     id, graph = state.entity(name), state.run.graph
-    _within("limit", limit, MAX_NODES)
+    within("limit", limit, MAX_NODES)
     groups = sorted(_groups(state, id), key=lambda group: len(group.entities))
     in_turn = zip_longest(*(group.entities[:limit].tolist() for group in groups))  # one of each relation at a time
     known = [entity for row in in_turn for entity in row if entity is not None and entity != id]
@@ -391,8 +391,3 @@ def _metric_values(values: Mapping[str, float], intervals: Mapping[str, Any]) ->
         for key, metric in METRICS.items()
         if key in values
     ]
-
-
-def _within(what: str, value: int, most: int) -> None:
-    if not 1 <= value <= most:
-        raise OverLimitError(f"{what} {value:,}: a number from 1 to {most:,} expected")

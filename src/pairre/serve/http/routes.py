@@ -360,10 +360,10 @@ async def summary(stored: Stored) -> Response:
 
 @reviews.get("/export", response_model=schemas.ReviewExport, responses=_EXPORT | _responses(403))
 async def export(run: Run, stored: Stored, format: Literal["csv", "json"] = "json") -> Response:
-    """Return the accepted triples as a file."""
+    """Return the accepted triples as a file; as JSON, also the estimate of how many links are right."""
     headers = {"content-disposition": f'attachment; filename="{run}-accepted.{format}"'}
     if format == "json":
-        return JSONReply({"triples": stored.accepted()}, headers=headers)
+        return JSONReply({"triples": stored.accepted(), "summary": stored.summary()}, headers=headers)
     text = io.StringIO(newline="")
     csv.writer(text).writerows(csv_rows(stored.accepted()))
     return Response(text.getvalue().encode("utf-8", "backslashreplace"), headers=headers, media_type="text/csv")

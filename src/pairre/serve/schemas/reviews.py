@@ -51,6 +51,7 @@ class Accepted(TypedDict):
 
 
 class ReviewExport(TypedDict):
-    """The accepted triples."""
+    """The accepted triples, and the estimate of how many links are right that they come with."""
 
     triples: list[Accepted]
+    summary: ReviewSummary
