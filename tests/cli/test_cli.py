@@ -56,6 +56,10 @@ def test_the_whole_path_as_a_process(triples_file, tmp_path):
 
 def test_every_model_is_listed_in_a_narrow_terminal(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
+    for option in ("--entities", "--relations", "--dim"):
+        code, _, said = call("models", option, 10**20)
+        assert code == 2
+        assert option in said
     code, printed, _ = call("models", "--entities", 14_951, "--relations", 1_345, "--dim", 500)
     rows = {line.split()[0]: line.split() for line in printed.splitlines() if line[:1].strip()}
     assert code == 0

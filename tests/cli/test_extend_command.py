@@ -34,6 +34,10 @@ def test_a_run_is_extended_and_answers(call, run, new, tmp_path):
     code, printed, _ = call("predict", tmp_path / "more", "--head", "new one", "--relation", "next", "--format", "json")
     assert code == 0
     assert len(json.loads(printed)) == 10
+    code, _, said = call("predict", tmp_path / "more", "--head", "new one", "--relation", "next")
+    assert "new one came with `pairre extend`: probabilities of its answers are not measured" in said
+    code, _, said = call("predict", tmp_path / "more", "--head", "e1", "--relation", "next", "-k", 1, "--any")
+    assert "pairre extend" not in said
     assert call("evaluate", tmp_path / "more")[0] == 0
     code, _, said = call("train", run / "graph", "--out", tmp_path / "more", "--resume")
     assert code == 2

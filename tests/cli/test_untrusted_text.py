@@ -36,6 +36,30 @@ SETTINGS = [part for setting in QUICK for part in ("--set", setting)]
 LONG = "x" * 300
 
 
+@pytest.fixture
+def long_name(call, tmp_path):
+    """A run with an entity whose name has 5,000 characters."""
+    name = "x" * 2_500 + "y" * 2_500
+    rows = [f"e{i}\tr\te{i + 1}\n" for i in range(12)] + [f"{name}\tr\te{i}\n" for i in range(12)]
+    (tmp_path / "long.tsv").write_text("".join(rows))
+    assert call("train", tmp_path / "long.tsv", "--out", tmp_path / "run", *SETTINGS)[0] == 0
+    return name
+
+
+def test_a_very_long_name_fills_no_screen(call, long_name, tmp_path):
+    query = ["predict", tmp_path / "run", "--head", long_name, "--relation", "r", "--known"]
+    code, printed, _ = call(*query)
+    assert code == 0
+    assert "…" in printed
+    assert len(printed) < 20_000
+    code, printed, _ = call(*query, "--format", "json")
+    assert json.loads(printed)[0]["head"] == long_name
+    for wrong in ([*query[:3], long_name + "z", *query[4:]], ["check", tmp_path / long_name]):
+        code, _, said = call(*wrong)
+        assert code == 2
+        assert len(said) < 3_000
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A graph of hostile names in a folder with a hostile name."""

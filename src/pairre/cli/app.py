@@ -35,12 +35,14 @@ from pairre.support.errors import (
 )
 from pairre.support.plugins import load_plugin
 from pairre.support.ranks import place, speaks_first
+from pairre.support.reading import shortened
 from pairre.support.terminal import standard_output
 from pairre.support.text import visible
 from pairre.support.version import __version__
 
 _FIRST = ("stats", "train", "evaluate", "predict", "report", "tune")  # in the list of commands; others follow by name
 _YOUNG_OBJECTS = 50_000  # between two looks for cyclic garbage
+_MAX_MESSAGE = 2000  # characters; a name or a path in it may have any length
 _LINE_BREAK = re.compile(r"\s*\n\s*")
 # The base class of typer's errors about options; it is click's own or typer's copy of it, by the version of typer.
 _CommandLineError: type[Exception] = typer.BadParameter.__mro__[2]
@@ -172,7 +174,7 @@ def main(arguments: list[str] | None = None) -> None:
         message, code = run(arguments)
     if message and speaks_first():
         err.quiet = False  # as it is where another process shows what is no error
-        echo(f"pairre: {visible(_LINE_BREAK.sub(' ', message.strip()))}", err)
+        echo(f"pairre: {shortened(visible(_LINE_BREAK.sub(' ', message.strip())), _MAX_MESSAGE)}", err)
     with suppress(OutputError):  # what is left to write after an error
         standard_output.flush()
     raise SystemExit(code)

@@ -191,6 +191,17 @@ def _show(run: Run, answers: Predictions, k: int, format: Format, why: Explanati
         echo(f"Only {len(answers)} of the {k} answers: there are no more candidates.", err)
     if answers.num_implausible:
         echo(f"Implausible candidates left out: {answers.num_implausible:,}; --any keeps them.", err)
+    if new := _first_extended(run, answers):
+        echo(f"{new} came with `pairre extend`: probabilities of its answers are not measured, and too high.", err)
+
+
+def _first_extended(run: Run, answers: Predictions) -> str | None:
+    """Return the first entity of the answers that the run was extended by, on which no probability was fitted."""
+    origin, first_new = run.origin, run.graph.num_entities
+    while origin.get("command") == "extend":
+        first_new, origin = origin["num_entities"], origin.get("before", {})
+    names = dict.fromkeys(name for answer in answers for name in (answer.head, answer.tail))
+    return next((name for name in names if run.graph.find_entity(name) >= first_new), None)
 
 
 def _is_shown(run: Run, key: str) -> bool:

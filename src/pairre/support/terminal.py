@@ -32,6 +32,7 @@ from rich.status import Status
 from rich.text import Text
 
 from pairre.support.errors import ClosedPipeError, OutputError
+from pairre.support.reading import shortened
 from pairre.support.text import visible, visible_lines
 
 __all__ = [
@@ -49,6 +50,8 @@ __all__ = [
     "progress",
     "standard_output",
 ]
+
+_MAX_CELL = 300  # characters of a cell in a table
 
 
 class _Stream(io.TextIOBase):
@@ -146,7 +149,7 @@ class Console(rich_console.Console):
 
 
 class Table(rich_table.Table):
-    """A table whose cells are text on one line."""
+    """A table whose cells are text on one line, cut in the middle where it would fill the screen."""
 
     @classmethod
     def grid(cls, *arguments: Any, **options: Any) -> Table:
@@ -155,7 +158,8 @@ class Table(rich_table.Table):
 
     def add_row(self, *cells: Any, **options: Any) -> None:
         """Add a row of cells; control characters in a str are made visible, line breaks too."""
-        super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+        texts = (shortened(visible(cell), _MAX_CELL) if isinstance(cell, str) else cell for cell in cells)
+        super().add_row(*texts, **options)
 
 
 class _Description(ProgressColumn):
