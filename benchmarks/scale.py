@@ -1,4 +1,4 @@
-"""Tables over ranks: the same losses as one process, and what time, memory, checkpoints and ranking take as graphs grow.
+"""Tables over ranks: are losses those of one process, and what do steps, checkpoints and ranking take as graphs grow?
 
 FB15k-237 with row-wise Adagrad and with Adam, trained by one process, by two and by three: the greatest relative
 difference of the loss over 20 steps, processor time of a rank and a step, and time of a step. Then synthetic graphs of
