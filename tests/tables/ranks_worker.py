@@ -1,4 +1,4 @@
-"""What one of several ranks does in `test_over_ranks.py`; `python ranks_worker.py OUT` alone is one process."""
+"""What each of several ranks does in `test_over_ranks.py`, and one process beside them."""
 
 from __future__ import annotations
 
@@ -13,33 +13,45 @@ from conftest import QUICK, planted_graph
 # isort: split
 import torch
 
-from pairre.settings import override
+from pairre.models import model_class
+from pairre.settings import Recipe, override, torchrec_lacks
 from pairre.support.ranks import Ranks, join_ranks
 from pairre.tables import RankRows, ShardedTable
 from pairre.training.step import Trainer
 
 STEPS = 20
+ADAGRAD = ["train.optimizer=adagrad"]
 PRODUCT = ["model.name=complex", "model.reciprocal=true", "loss.relation_weight=0.5"]
 SETTINGS = {
-    "adagrad": ["train.optimizer=adagrad"],
+    "adagrad": ADAGRAD,
     "elementwise adagrad": ["train.optimizer=elementwise-adagrad", "regularizer.name=l2", "regularizer.weight=0.01"],
     "adam": [],
     "adam of touched rows": ["train.update_rows=touched", "train.schedule=step"],
-    "own negatives": ["sampling.chunk_size=1"],
-    "chunks": ["sampling.chunk_size=4"],
-    "relations": PRODUCT,
-    "projected": ["model.name=transr"],
+    "own negatives": ["sampling.chunk_size=1", *ADAGRAD],
+    "chunks": ["sampling.chunk_size=2"],
+    "relations": [*PRODUCT, *ADAGRAD, "train.schedule=step"],
     "constrained": ["model.name=kg2e"],
-    "all entities": ["sampling.negatives=0", "loss.name=k-vs-all", "loss.subsampling=false"],
-    "half precision": ["model.storage=float16", "train.optimizer=adagrad"],
+    "all entities": ["sampling.negatives=0", "loss.name=k-vs-all", "loss.subsampling=false", *ADAGRAD],
+    "half precision": ["model.storage=float16", *ADAGRAD],
 }
-NUM_ENTITIES = (40, 2)  # more and fewer than ranks
+CASES = [(name, 40) for name in SETTINGS] + [("adagrad", 2), ("own negatives", 2)]  # with more and fewer than ranks
 BATCH = 31  # which neither 2 nor 3 divides
 
 
-def losses(num_entities: int, settings: list[str], ranks: Ranks) -> tuple[Trainer, list[float]]:
+def recipe_of(name: str, engine: str = "auto") -> Recipe:
+    """Return the recipe of some settings."""
+    return override(QUICK, [f"train.batch={BATCH}", f"train.steps={STEPS}", f"tables.engine={engine}", *SETTINGS[name]])
+
+
+def cases(engine: str) -> list[tuple[str, int]]:
+    """Return the settings that an engine can do, with numbers of entities."""
+    recipes = {name: recipe_of(name) for name in SETTINGS}
+    able = {name for name, r in recipes.items() if not torchrec_lacks(r, model_class(r.model.name), "cpu")}
+    return [case for case in CASES if engine == "exchange" or case[0] in able]
+
+
+def losses(num_entities: int, recipe: Recipe, ranks: Ranks) -> tuple[Trainer, list[float]]:
     """Return a trainer after some steps, with the loss of each."""
-    recipe = override(QUICK, [f"train.batch={BATCH}", f"train.steps={STEPS}", *settings])
     trainer = Trainer(planted_graph(num_entities), recipe, torch.device("cpu"), ranks=ranks)
     found = []
     for _ in range(STEPS):
@@ -74,18 +86,19 @@ def check_rows(table: ShardedTable, ranks: Ranks) -> None:
 
 
 def main() -> None:
-    """Write the losses of all settings; the first rank writes."""
+    """Write the losses of all settings that an engine can do; the first rank writes."""
+    out, engine = sys.argv[1:]
     ranks = join_ranks()
     found = {}
-    for name, settings in SETTINGS.items():
-        for num_entities in NUM_ENTITIES:
-            trainer, found[f"{name}, {num_entities} entities"] = losses(num_entities, settings, ranks)
-            if ranks.size > 1:
-                check_rows(trainer.tables.tables["entity"], ranks)
-                [same] = ranks.gather(trainer.model.relation.detach()[None])
-                assert (same == same[:1]).all()
+    for name, num_entities in cases(engine):
+        trainer, found[f"{name}, {num_entities} entities"] = losses(num_entities, recipe_of(name, engine), ranks)
+        table = trainer.tables.tables["entity"]
+        assert table.engine.name == engine
+        check_rows(table, ranks)
+        [same] = ranks.gather(trainer.model.relation.detach()[None])
+        assert (same == same[:1]).all()
     if ranks.is_first:
-        Path(sys.argv[1]).write_text(json.dumps(found))
+        Path(out).write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -9,25 +9,25 @@ from pathlib import Path
 import pytest
 import torch
 
-from pairre.support.ranks import STORE_FILE
+from pairre.support.ranks import ALONE, STORE_FILE
 from pairre.tables.order import RowOrder
+from pairre.tables.torchrec_engine import is_installed
 
 WORKER = Path(__file__).with_name("ranks_worker.py")
+sys.path.insert(0, str(WORKER.parent))
+from ranks_worker import CASES, cases, losses, recipe_of  # noqa: E402
+
+needs_torchrec = pytest.mark.skipif(not is_installed(), reason="TorchRec is not installed (make .venv/.torchrec)")
 
 
-def run_ranks(number: int, folder: Path) -> dict[str, list[float]]:
-    """Run the worker as so many ranks and return what the first wrote."""
-    out = folder / f"losses-{number}.json"
+def run_ranks(number: int, folder: Path, engine: str) -> dict[str, list[float]]:
+    """Run the worker as so many ranks with an engine and return what the first wrote."""
+    out = folder / "losses.json"
     processes = []
     for rank in range(number):
-        place = {"RANK": str(rank), "WORLD_SIZE": str(number), STORE_FILE: str(folder / f"store-{number}")}
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": "lo",
-            **(place if number > 1 else {}),
-        }
-        command = [sys.executable, str(WORKER), str(out)]
+        place = {"RANK": str(rank), "WORLD_SIZE": str(number), STORE_FILE: str(folder / "store")}
+        environment = {**os.environ, **place, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        command = [sys.executable, str(WORKER), str(out), engine]
         processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
     said = [process.communicate(timeout=300)[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * number, said
@@ -35,18 +35,20 @@ def run_ranks(number: int, folder: Path) -> dict[str, list[float]]:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    return run_ranks(1, tmp_path_factory.mktemp("alone"))
+def alone():
+    return {f"{name}, {num} entities": losses(num, recipe_of(name), ALONE)[1] for name, num in CASES}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [2, 3])
-def test_losses_are_those_of_one_process(alone, number, tmp_path):
-    found = run_ranks(number, tmp_path)
-    assert found.keys() == alone.keys()
-    for name, expected in alone.items():
+@pytest.mark.parametrize("engine", ["exchange", pytest.param("torchrec", marks=needs_torchrec)])
+def test_losses_are_those_of_one_process(alone, engine, number, tmp_path):
+    found = run_ranks(number, tmp_path, engine)
+    assert list(found) == [f"{name}, {num} entities" for name, num in cases(engine)]
+    assert len(found) >= 6
+    for name, losses_here in found.items():
         # The random rounding of half precision is a function of the place of a row, which is another one here.
-        assert found[name] == pytest.approx(expected, rel=1e-3 if "half" in name else 1e-6), name
+        assert losses_here == pytest.approx(alone[name], rel=1e-3 if "half" in name else 1e-6), name
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 3, 10, 97, 14541, 2**31 - 1])

@@ -211,6 +211,12 @@ class ScoreFunction(torch.nn.Module):
             model = cls(num_entities, num_relations, dim)
         return model.entity.numel() + model.relation.numel() + cls.num_weights(dim)
 
+    @classmethod
+    def entity_width(cls, dim: int) -> int:
+        """Return how many numbers the row of an entity has."""
+        with torch.device("meta"):
+            return cls(1, 1, dim).entity.shape[1]
+
     def initialise(self, bound: float, seed: int) -> None:
         """Draw all tables uniformly in ±bound, the same on every device."""
         for name, parameter in self.named_parameters():

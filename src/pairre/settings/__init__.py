@@ -12,11 +12,12 @@ from pairre.settings.recipe import (
     RegularizerRecipe,
     RulesRecipe,
     SamplingRecipe,
+    TablesRecipe,
     TrainRecipe,
     keys,
 )
 from pairre.settings.shipped import graph_recipes, presets
-from pairre.settings.validate import validate, validate_over_ranks
+from pairre.settings.validate import torchrec_lacks, validate, validate_over_ranks
 
 __all__ = [
     "LossRecipe",
@@ -26,6 +27,7 @@ __all__ = [
     "RegularizerRecipe",
     "RulesRecipe",
     "SamplingRecipe",
+    "TablesRecipe",
     "TrainRecipe",
     "default_recipe",
     "from_values",
@@ -37,6 +39,7 @@ __all__ = [
     "presets",
     "resolve",
     "settings_list",
+    "torchrec_lacks",
     "validate",
     "validate_over_ranks",
 ]

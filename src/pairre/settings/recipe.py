@@ -158,6 +158,18 @@ class DistillRecipe:
 
 
 @dataclass(frozen=True)
+class TablesRecipe:
+    """Where the rows of entities are while several processes train; one process has them in memory."""
+
+    engine: Literal["auto", "exchange", "torchrec"] = _key(
+        "auto",
+        "what brings rows to the processes that need them and updates them: `exchange` can do every optimiser and "
+        "model; `torchrec` is TorchRec's table with row-wise Adagrad on a CPU; `auto` takes TorchRec where it is "
+        "installed and can do what the recipe asks for",
+    )
+
+
+@dataclass(frozen=True)
 class TrainRecipe:
     """The training loop."""
 
@@ -196,6 +208,7 @@ class Recipe:
     regularizer: RegularizerRecipe = field(default_factory=RegularizerRecipe)
     rules: RulesRecipe = field(default_factory=RulesRecipe)
     distill: DistillRecipe = field(default_factory=DistillRecipe)
+    tables: TablesRecipe = field(default_factory=TablesRecipe)
     train: TrainRecipe = field(default_factory=TrainRecipe)
 
     @property

@@ -24,8 +24,8 @@ def validate(recipe: Recipe, graph: Graph, model: type[Model], *, with_rules: bo
         _check_rules(recipe, model)
 
 
-def validate_over_ranks(recipe: Recipe, model: type[Model], *, with_rules: bool = False) -> None:
-    """Raise a RecipeError that names the key if the recipe cannot be trained by several processes."""
+def validate_over_ranks(recipe: Recipe, model: type[Model], device: str, *, with_rules: bool = False) -> None:
+    """Raise a RecipeError that names the key if the recipe cannot be trained by several processes on a device type."""
     alone = "train it in one process (without --nproc)"
     if model.needs_other_rows:
         raise RecipeError(f"model.name: {model.name} reads the rows of neighbours, which other processes hold; {alone}")
@@ -36,6 +36,23 @@ def validate_over_ranks(recipe: Recipe, model: type[Model], *, with_rules: bool 
         raise RecipeError(f"rules.mode: several processes cannot follow rules; leave out --rules, or {alone}")
     if recipe.distill.teacher:
         raise RecipeError(f"distill.teacher: several processes cannot learn from a teacher; {alone}")
+    if recipe.tables.engine == "torchrec" and (lack := torchrec_lacks(recipe, model, device)):
+        raise RecipeError(f"tables.engine: torchrec {lack}; set it to exchange")
+
+
+def torchrec_lacks(recipe: Recipe, model: type[Model], device: str) -> str:
+    """Return what TorchRec's table cannot do of a recipe on a device type; empty if it can do all."""
+    if device != "cpu":
+        return f"is used on a CPU only, not on {device}"
+    if recipe.train.optimizer != "adagrad":
+        return f"updates rows by adagrad only, not by {recipe.train.optimizer} (train.optimizer)"
+    if recipe.model.storage != "float32":
+        return "rounds half precision to the nearest, so that small updates would be lost (model.storage)"
+    if recipe.model.unit_norm or "entity" in model.constraints:
+        return f"does not bring rows back to what {model.name} allows after an update"
+    if (width := model.entity_width(recipe.model.dim)) % 4:
+        return f"needs a multiple of 4 numbers in a row, not {width} (model.dim)"
+    return ""
 
 
 def _check_registered_names(recipe: Recipe) -> None:

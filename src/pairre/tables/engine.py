@@ -7,12 +7,16 @@ places from r × block on, the last ranks fewer, perhaps none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
+from pairre.models import Model
+from pairre.settings import Recipe, torchrec_lacks
 from pairre.settings.recipe import TrainRecipe
 from pairre.support.ranks import Ranks
+from pairre.tables import torchrec_engine
 from pairre.tables.contract import Gathered
 from pairre.tables.local import RowConstraint, local_table
 from pairre.tables.route import Route
@@ -24,6 +28,7 @@ class Engine(Protocol):
     All ranks call each method in the same order.
     """
 
+    name: ClassVar[str]  # in recipes
     rows: Tensor  # [n, width] as they are stored
 
     def gather(self, places: Tensor, step: Tensor) -> tuple[Tensor, Any]:
@@ -54,9 +59,15 @@ class _Asked:
 class ExchangeEngine:
     """Ids, rows and gradients by `all_to_all_single`; the rows have the optimisers of a local table."""
 
-    def __init__(self, ranks: Ranks, rows: Tensor, block: int, recipe: TrainRecipe, constraint: RowConstraint | None):
-        self.rows, self._ranks, self._block = rows, ranks, block
-        self._table = local_table(rows, recipe, constraint)
+    name = "exchange"
+
+    def __init__(
+        self, ranks: Ranks, like: Tensor, recipe: TrainRecipe, constraint: RowConstraint | None, device: torch.device
+    ) -> None:
+        """Allocate a table that is `like` a tensor without memory."""
+        self._ranks, self._block = ranks, -(-len(like) // ranks.size)
+        self.rows = torch.empty(len(ranks.rows(len(like))), like.shape[1], dtype=like.dtype, device=device)
+        self._table = local_table(self.rows, recipe, constraint)
         self.flush, self.restart, self.state = self._table.flush, self._table.restart, self._table.state
 
     def gather(self, places: Tensor, step: Tensor) -> tuple[Tensor, Any]:
@@ -70,11 +81,16 @@ class ExchangeEngine:
         self._table.update(asked.gathered, asked.route.forth(gradient), step)
 
 
-def make_engine(
-    ranks: Ranks, rows: Tensor, block: int, recipe: TrainRecipe, constraint: RowConstraint | None
-) -> Engine:
-    """Return the engine of a table whose rows held here are `rows`, as first drawn."""
-    return ExchangeEngine(ranks, rows, block, recipe, constraint)
+def make_engine(ranks: Ranks, model: Model, recipe: Recipe, constraint: RowConstraint | None) -> Engine:
+    """Return the engine of a model's entities that the recipe asks for; its rows are not drawn."""
+    asked, device = recipe.tables.engine, model.device
+    if asked == "auto" and not torchrec_lacks(recipe, type(model), device.type):
+        asked = "exchange" if ranks.any(not torchrec_engine.is_installed()) else "torchrec"
+    if asked == "torchrec":
+        with ranks.together():
+            torchrec_engine.load()
+        return torchrec_engine.TorchRecEngine(ranks, model.entity, recipe.train)
+    return ExchangeEngine(ranks, model.entity, recipe.train, constraint, device)
 
 
 def fetch(ranks: Ranks, held: Tensor, places: Tensor, block: int) -> Tensor:

@@ -14,6 +14,7 @@ from pairre.models import Model
 from pairre.settings.recipe import Recipe, TrainRecipe
 from pairre.support.ranks import Ranks
 from pairre.tables.contract import EmbeddingTable
+from pairre.tables.engine import make_engine
 from pairre.tables.local import DenseTable, RowConstraint, local_table
 from pairre.tables.partial import FixedTable, PartialTable
 from pairre.tables.replicated import ReplicatedTable, ReplicatedWeights
@@ -45,7 +46,7 @@ def tables_over_ranks(model: Model, recipe: Recipe, ranks: Ranks) -> dict[str, E
         constraint = _constraint(model, name)
         if name == "entity":
             draw = partial(model.first_rows, name, bound=recipe.init_range, seed=recipe.train.seed)
-            tables[name] = ShardedTable(ranks, parameter, draw, recipe.train, constraint, model.device)
+            tables[name] = ShardedTable(ranks, len(parameter), draw, make_engine(ranks, model, recipe, constraint))
             continue
         table = local_table(parameter.detach(), recipe.train, constraint)
         if name == "weights":

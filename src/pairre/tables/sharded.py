@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 
 from pairre.kernels import IdGroups, backend
-from pairre.settings.recipe import TrainRecipe
 from pairre.support.ranks import Ranks
 from pairre.tables.contract import Gathered
-from pairre.tables.engine import fetch, make_engine, put
-from pairre.tables.local import RowConstraint
+from pairre.tables.engine import Engine, fetch, put
 from pairre.tables.order import RowOrder
 
 _CHUNK = 1 << 22  # elements that are drawn or sent at once
@@ -36,29 +34,17 @@ class ShardedTable:
     then has a block: `by_id`, `load`.
     """
 
-    def __init__(
-        self,
-        ranks: Ranks,
-        like: Tensor,
-        draw: RowDraw,
-        recipe: TrainRecipe,
-        constraint: RowConstraint | None,
-        device: torch.device,
-    ) -> None:
-        """Draw the rows that are held here, of a table that is `like` a tensor without memory."""
-        self.num_rows, self.width = like.shape
+    def __init__(self, ranks: Ranks, num_rows: int, draw: RowDraw, engine: Engine) -> None:
+        """Draw the rows that are held here."""
+        self.engine, self.num_rows, self.width = engine, num_rows, engine.rows.shape[1]
         self._ranks, self._order = ranks, RowOrder(self.num_rows)
         self._block = -(-self.num_rows // ranks.size)
         self._chunk = max(1, _CHUNK // self.width)
-        mine = ranks.rows(self.num_rows)
-        rows = torch.empty(len(mine), self.width, dtype=like.dtype, device=device)
-        for start in range(0, len(mine), self._chunk):
-            part = rows[start : start + self._chunk]
-            first = mine.start + start
+        device = engine.rows.device
+        for first, part in self.local_rows():
             part.copy_(draw(self._order.ids(torch.arange(first, first + len(part), device=device))))
-        self.engine = make_engine(ranks, rows, self._block, recipe, constraint)
         self._no_groups = backend(device.type).group_ids(torch.empty(0, dtype=torch.int64, device=device))
-        self.flush, self.restart, self.state = self.engine.flush, self.engine.restart, self.engine.state
+        self.flush, self.restart, self.state = engine.flush, engine.restart, engine.state
 
     def gather(self, ids: Tensor, step: Tensor, groups: IdGroups | None = None) -> Gathered:  # noqa: ARG002
         """Return rows as they are before `step`; those of id −1 are zeros, and ask nobody."""

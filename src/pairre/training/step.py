@@ -63,7 +63,7 @@ class Trainer:
         score_function = model_class(recipe.model.name)
         validate(recipe, graph, score_function, with_rules=bool(rules))
         if ranks.size > 1:
-            validate_over_ranks(recipe, score_function, with_rules=bool(rules))
+            validate_over_ranks(recipe, score_function, device.type, with_rules=bool(rules))
         check_memory(graph, recipe, device, ranks.size)
         learnt = (continued.triples, continued.weights) if continued else ()
         # First, because building its index needs much memory.
