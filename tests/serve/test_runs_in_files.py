@@ -1,4 +1,4 @@
-"""A run whose weights are in several files is served with the answers of the same run in one, prepared chunk by chunk."""
+"""A run whose weights are in several files is served with the answers of the same run in one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import tempfile
 
 import pytest
 import torch
-from conftest import QUICK, cut_run, planted_graph
 
+from conftest import QUICK, cut_run, planted_graph
 from pairre.runs import Run, build_model
 from pairre.serve.answers import predict_together
 from pairre.serve.rows import map_rows, write_rows
