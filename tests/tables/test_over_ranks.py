@@ -9,24 +9,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from pairre.support.ranks import STORE_FILE
+from pairre.support.ranks import ALONE, STORE_FILE
 from pairre.tables.order import RowOrder
 
 WORKER = Path(__file__).with_name("ranks_worker.py")
+sys.path.insert(0, str(WORKER.parent))
+from ranks_worker import CASES, SETTINGS, losses  # noqa: E402
 
 
 def run_ranks(number: int, folder: Path) -> dict[str, list[float]]:
     """Run the worker as so many ranks and return what the first wrote."""
-    out = folder / f"losses-{number}.json"
+    out = folder / "losses.json"
     processes = []
     for rank in range(number):
-        place = {"RANK": str(rank), "WORLD_SIZE": str(number), STORE_FILE: str(folder / f"store-{number}")}
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": "lo",
-            **(place if number > 1 else {}),
-        }
+        place = {"RANK": str(rank), "WORLD_SIZE": str(number), STORE_FILE: str(folder / "store")}
+        environment = {**os.environ, **place, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         command = [sys.executable, str(WORKER), str(out)]
         processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
     said = [process.communicate(timeout=300)[1] for process in processes]
@@ -35,8 +32,8 @@ def run_ranks(number: int, folder: Path) -> dict[str, list[float]]:
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    return run_ranks(1, tmp_path_factory.mktemp("alone"))
+def alone():
+    return {f"{name}, {num} entities": losses(num, SETTINGS[name], ALONE)[1] for name, num in CASES}
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import pairre
 from pairre.inference import discover, explain, predict, similar
-from pairre.models import LocalRows
+from pairre.models import LocalRows, RowSource
 from pairre.runs import Run
 from pairre.settings import override
 from pairre.tables import Gathered, LocalTable, local_table
@@ -34,7 +34,7 @@ class GatheredPieces(Gathered):
     parts: tuple[Gathered, ...]
 
 
-class Pieces:
+class Pieces(RowSource):
     """A table in pieces: what training asks of it (`EmbeddingTable`), and what models do (`RowSource`)."""
 
     def __init__(self, parts: list[Tensor], recipe, constraint) -> None:

@@ -1,19 +1,23 @@
-"""A plug-in for `test_ranks.py`: what happens to one rank of a training, as the variable FAULT says, `what:rank:life`."""
+"""A plug-in for `test_ranks.py`: what happens to a rank of a training, as the variable FAULT says, `what:rank:life`."""
 
 import errno
 import os
 import signal
 
 from pairre.runs import checkpoints
+from pairre.support import tensors
 from pairre.support.ranks import place
 
 
-def _die(*_: object) -> None:
+def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _fill_the_disk(*_: object) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def _fill_the_disk() -> None:
+    def save_file(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    tensors.save_file = save_file
 
 
 def _at_checkpoint(step: int, fault):

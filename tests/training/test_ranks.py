@@ -142,7 +142,6 @@ def test_an_error_of_all_ranks_is_told_once(ring, tmp_path):
     assert code == 2
     [line] = [line for line in said.splitlines() if line.startswith("pairre:")]
     assert "try a smaller train.lr" in line
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -164,7 +163,7 @@ def test_what_several_processes_cannot_do_is_refused_by_name(graph, quick, setti
 
 
 def test_a_run_of_several_processes_needs_a_folder(graph, quick, monkeypatch):
-    monkeypatch.setattr("pairre.training.train.join_ranks", lambda: Ranks(0, 2))
+    monkeypatch.setattr(sys.modules["pairre.training.train"], "join_ranks", lambda: Ranks(0, 2))
     with pytest.raises(RunError, match="several processes need a run folder"):
         pairre.train(graph, quick, progress=False)
     with pytest.raises(RecipeError, match="init_from"):

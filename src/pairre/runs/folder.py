@@ -217,7 +217,7 @@ class RunFolder:
         if not (self.path / "run.json").exists():
             return False
         try:
-            return not self.has_weights and (self.checkpoint is None or self.stored_progress().step == 0)
+            return not weight_files(self.path) and (self.checkpoint is None or self.stored_progress().step == 0)
         except RunError:
             return False  # damaged, so that nobody knows
 
@@ -307,11 +307,6 @@ class RunFolder:
     def checkpoint(self) -> Path | None:
         """The newest checkpoint, or None if there is none."""
         return checkpoint_path(self.path)
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether the folder has the best weights of a training."""
-        return bool(weight_files(self.path))
 
     def save_model(self, model: Model) -> None:
         """Store the weights of a model as the best ones; probabilities of earlier weights are removed first."""

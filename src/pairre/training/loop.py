@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pairre.evaluation import rank_both_sides, summarise
 from pairre.graph import Side
-from pairre.runs import RunFolder
+from pairre.runs import RunFolder, weight_files
 from pairre.support.errors import PairREError, RunError
 from pairre.support.randomness import generator
 from pairre.support.text import shell_word
@@ -98,7 +98,7 @@ class Loop:
             self.history = self.folder.log.entries()
             if changed:
                 self.state.store_checkpoint()
-        elif self.folder.has_weights:
+        elif weight_files(self.folder.path):
             path = self.folder.path
             raise RunError(
                 f"{path}: has weights but no checkpoint to continue from, as it was merged, extended or saved from "
