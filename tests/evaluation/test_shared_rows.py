@@ -92,7 +92,7 @@ def test_processes_find_what_one_does(runs, alone, number, tmp_path):
             cut_run(tmp_path / "runs" / name, *((0, 17, 17) if name != "few" else (0, 0, 1, 2)))
         runs = tmp_path / "runs"
         shutil.copytree(runs / "pairre", runs / "damaged")
-        flip_a_byte(runs / "damaged" / "model-00002-of-00003.safetensors")
+        flip_a_byte(runs / "damaged" / "model-00003-of-00003.safetensors")
     found = find(runs, tmp_path / "found", number)
     assert len(found) == len(list(runs.iterdir()))
     if number == 3:
