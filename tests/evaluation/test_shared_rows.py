@@ -45,6 +45,13 @@ def few_entities(graph):
     return Graph("few", Vocabulary(["e0", "e1"], "entity"), graph.relations, triples, triples[:0], triples[2:])
 
 
+def flip_a_byte(file: Path) -> None:
+    """Damage the last number of a file."""
+    data = bytearray(file.read_bytes())
+    data[-5] ^= 1
+    file.write_bytes(data)
+
+
 def find(runs: Path, out: Path, number: int) -> dict:
     """Return what so many processes find in the runs of a folder."""
     processes = []
@@ -84,8 +91,12 @@ def test_processes_find_what_one_does(runs, alone, number, tmp_path):
             shutil.copytree(runs / name, tmp_path / "runs" / name)
             cut_run(tmp_path / "runs" / name, *((0, 17, 17) if name != "few" else (0, 0, 1, 2)))
         runs = tmp_path / "runs"
+        shutil.copytree(runs / "pairre", runs / "damaged")
+        flip_a_byte(runs / "damaged" / "model-00003-of-00003.safetensors")
     found = find(runs, tmp_path / "found", number)
     assert len(found) == len(list(runs.iterdir()))
+    if number == 3:
+        assert found.pop("damaged") == ""  # another process compares that file, and says what is wrong
     if number == 2:
         assert "rgcn, which reads neighbours, needs all rows in one process" in found.pop("rgcn")
     for name, one in found.items():

@@ -1,4 +1,4 @@
-"""A run whose weights are in several files is served with the answers of the same run in one, prepared chunk by chunk."""
+"""A run whose weights are in several files is served with the answers of the same run in one."""
 
 from __future__ import annotations
 

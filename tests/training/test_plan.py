@@ -51,9 +51,15 @@ def test_sizes_stand_for_a_graph():
 
 def test_processes_divide_the_rows_of_entities_alone():
     one, three = (make_plan("1M/100/5M", num_processes=num) for num in (1, 3))
-    for before, after in zip(one.parts, three.parts, strict=True):
+    *tables, batch = zip(one.parts, three.parts, strict=True)
+    assert batch[0].num_bytes / 3 < batch[1].num_bytes < batch[0].num_bytes  # negatives are shared by a batch
+    for before, after in tables:
         assert after.num_bytes == pytest.approx(before.num_bytes / (3 if before.divided else 1), rel=1e-5)
     assert {part.name for part in one.parts if part.divided} == {"table of entity rows", "optimiser of entity rows"}
+    assert three.as_dict()["needed_bytes_of_all_processes"] == 3 * three.needed
+    here, each = three.places[:2]
+    assert (each.name, each.num_bytes) == ("this machine's memory, divided by 3 processes", here.num_bytes // 3)
+    assert not any("divided" in place.name for place in one.places)
 
 
 def test_what_does_not_fit_is_named():

@@ -58,7 +58,8 @@ def command(
     if not plan.durations:
         echo("No step of this model with such negatives was measured, so that no time is given.")
     if plan.num_processes > 1:
-        echo("Memory is that of each process. How long a step of several takes was not measured.")
+        together = readable_bytes(plan.num_processes * plan.needed)
+        echo(f"Memory is that of each process, {together} of all together. Their time was not measured.")
 
 
 def _tables(plan: Plan) -> list[Table]:

@@ -317,9 +317,9 @@ class RunFolder:
 
     def load_model(self, model: Model, *, verify: bool = True, mapped: bool = False) -> None:
         """Copy the best weights into a model; with `mapped`, its tables are the file's, and must not be written to."""
-        tensors = self._stored_weights(verify)
-        into = dict(model.state_dict(keep_vars=True))
-        self.copy_into(tensors, into, "model.safetensors", mapped)
+        files = weight_files(self.path) or [self._missing("model.safetensors")]
+        tensors = ShardFiles(files, verify=verify, required=self.format != 1).everything()
+        self.copy_into(tensors, dict(model.state_dict(keep_vars=True)), "model.safetensors", mapped)
 
     def save_checkpoint(self, tensors: dict[str, Tensor], progress: Progress) -> None:
         """Store everything that the next step depends on, in one file; the log up to it is on disk before."""
@@ -347,10 +347,6 @@ class RunFolder:
                     target.data = tensors[key].to(target.dtype)
                 else:
                     target.copy_(tensors[key])
-
-    def _stored_weights(self, verify: bool) -> dict[str, Tensor]:
-        files = weight_files(self.path) or [self._missing("model.safetensors")]
-        return ShardFiles(files, verify=verify, required=self.format != 1).everything()
 
     def _missing(self, name: str) -> Path:
         raise RunError(

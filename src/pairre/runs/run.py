@@ -27,7 +27,7 @@ from pairre.runs.vectors import Table, Vectors, vector_chunks, vector_width
 from pairre.settings import Recipe
 from pairre.support.device import pick_device
 from pairre.support.errors import RunError
-from pairre.support.ranks import Ranks
+from pairre.support.ranks import ALONE, Ranks
 from pairre.support.reading import shortened
 from pairre.support.tensors import read_metadata
 
@@ -117,7 +117,9 @@ def load_run(
     members, chosen = folder.members(), pick_device(device)
     files, is_shared = weight_files(folder.path), ranks is not None and ranks.size > 1
     if len(files) > 1 or (files and is_shared):
-        model = _model_of_blocks(folder, graph, recipe, chosen, open_blocks(files, verify=verify, ranks=ranks), ranks)
+        with (ranks or ALONE).together():
+            blocks = open_blocks(files, verify=verify, ranks=ranks)
+        model = _model_of_blocks(folder, graph, recipe, chosen, blocks, ranks)
     else:
         model = stored_model(folder, graph, recipe, members, chosen)
         folder.load_model(model, verify=verify, mapped=mapped and model.device.type == "cpu")

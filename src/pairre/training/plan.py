@@ -83,6 +83,7 @@ class Plan:
             "triples": self.sizes[2],
             "processes": self.num_processes,
             "needed_bytes": self.needed,
+            "needed_bytes_of_all_processes": self.num_processes * self.needed,
             "parts": [vars(part) for part in self.parts],
             "places": [vars(place) for place in self.places],
             "durations": [{**vars(found), "source": vars(found.source)} for found in self.durations],
@@ -104,7 +105,7 @@ def make_plan(
     if not sizes[2]:
         raise GraphError(f"{loaded.name}: train is empty")
     parts = _parts(loaded, resolved, num_processes)
-    return Plan(sizes, resolved, num_processes, parts, _places(parts), _durations(sizes[2], resolved))
+    return Plan(sizes, resolved, num_processes, parts, _places(parts, num_processes), _durations(sizes[2], resolved))
 
 
 class _Unnamed(Vocabulary):
@@ -152,7 +153,8 @@ def _parts(graph: Graph, recipe: Recipe, num_processes: int) -> list[Part]:
     on_disk = " (on disk: 0 on a CPU)" if graph.stored else ""
     parts.append(Part(f"index of known triples, at most{on_disk}", _INDEX_SIDES * (16 + 4) * num, False))
     parts.append(Part(f"triples and their weights{on_disk}", (12 + 4) * num, False))
-    batch = bytes_of_batch(type(model), recipe, graph.num_entities, min(recipe.train.batch, num))
+    positives = -(-min(recipe.train.batch, num) // num_processes)  # each has negatives for its share of them
+    batch = bytes_of_batch(type(model), recipe, graph.num_entities, positives)
     parts.append(Part("rows of a batch", COPIES_OF_ROWS * batch, False))
     return parts
 
@@ -164,8 +166,12 @@ def _state_of_row(table: torch.nn.Parameter, recipe: Recipe) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in state.values()) // _SAMPLE_ROWS
 
 
-def _places(parts: list[Part]) -> list[Place]:
-    found = {"this machine's memory": available_bytes() or 0}
+def _places(parts: list[Part], num_processes: int) -> list[Place]:
+    """Return the memories that the parts of one process may be in; on this machine all processes may be together."""
+    memory = available_bytes() or 0
+    found: dict[str, float] = {"this machine's memory": memory}
+    if num_processes > 1:
+        found[f"this machine's memory, divided by {num_processes} processes"] = memory / num_processes
     for number in range(torch.cuda.device_count()):
         device = torch.device("cuda", number)
         found[f"this machine's {torch.cuda.get_device_name(device)}"] = torch.cuda.mem_get_info(device)[0]
