@@ -24,7 +24,7 @@ def scored_batch(model, side):
     sizes = ((2 * SIZE, model.entity.shape[1]), (SIZE, model.relation.shape[1]))
     entity, relation = (torch.randn(n, width, generator=random, dtype=torch.float64) for n, width in sizes)
     leaves = {"entity": entity.requires_grad_(), "relation": relation.requires_grad_()}
-    batch = SimpleNamespace(side=side)
+    batch = SimpleNamespace(side=side, size=SIZE)
     return SimpleNamespace(
         batch=batch, leaves=leaves, anchor_and_true=entity, relation=relation, positive=torch.zeros(SIZE)
     )
