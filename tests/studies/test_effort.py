@@ -241,9 +241,7 @@ def test_the_simplest_of_equals_is_kept(graph):
 
 def test_every_candidate_of_the_table_fits_a_graph(graph):
     table = families.__wrapped__()
-    first = next(iter(table.values()))
-    assert any(one.settings == {} for one in first), "the default is a candidate"
-    assert {resolve(graph, None, one.settings).model for one in first[:2]} == {resolve(graph).model}
+    assert {} in [one.settings for one in table["pairre"]], "the default is a candidate"
     for variants in table.values():
         assert len({json.dumps(one.settings, sort_keys=True) for one in variants}) == len(variants)
         for one in variants:

@@ -140,13 +140,15 @@ def make_effort_plan(
 
     Without a number of seconds, the effort says how long it takes.
     """
-    started, chosen = time.monotonic(), EFFORTS[effort]
-    found = _Probe(graph, device, seconds or chosen.seconds).of(candidates(chosen))
-    default = resolve(graph)
+    started, chosen, default = time.monotonic(), EFFORTS[effort], resolve(graph)
+    found = _Probe(graph, device)
+    usual = found.cost(default)
     if seconds is None:
-        first = next(iter(found.costs.values()))
-        training = default.train.steps * first.step + VALIDATIONS["member"] * _judged(graph) * first.rank
-        seconds = max(chosen.seconds, chosen.trainings * training)
+        seconds = chosen.seconds
+        if isinstance(usual, Cost):
+            training = default.train.steps * usual.step + VALIDATIONS["member"] * _judged(graph) * usual.rank
+            seconds = max(seconds, chosen.trainings * training)
+    found.try_all(candidates(chosen), seconds, started + _PROBING * seconds)
     slowest = max(cost.rank for cost in found.costs.values())
     probed = time.monotonic() - started
     # Where kernels had to be compiled for the probes, others have to be at the end.
@@ -188,11 +190,13 @@ def _rounds(graph: Graph, found: _Probe, seconds: float, effort: Effort) -> tupl
             tried.append(one)
         else:
             found.left_out[one.name] = _TOO_SLOW
-    if not tried:
-        tried = [min(found.candidates, key=lambda one: found.costs[one.name].step)]
-        del found.left_out[tried[0].name]
-    if len(tried) == 1:
-        return tried, []
+    if len(tried) < 2:  # no trials: the first that can be trained well in all of the time, or else the fastest
+        steps = {one.name: found.costs[one.name].steps_in(seconds / _SEARCH, 0, 0) for one in found.candidates}
+        only = next((one for one in found.candidates if steps[one.name] >= 2 * _LEAST_STEPS), None)
+        only = only or max(found.candidates, key=lambda one: steps[one.name])
+        found.left_out |= {one.name: _TOO_SLOW for one in found.candidates}
+        del found.left_out[only.name]
+        return [only], []
     kept = max(min(effort.members + 1, len(tried)), len(tried) // _KEPT)
     longer = Round(kept, seconds / 2 / kept, min(len(graph.valid), MAX_JUDGED))
     return tried, [_first_round(graph, tried, found.costs, seconds / 2), *[longer] * (kept < len(tried))]
@@ -223,31 +227,57 @@ def _members_in_memory(graph: Graph, tried: list[Candidate]) -> int:
 class _Probe:
     """Times a few steps of each candidate; one that is like another but for its numbers takes as long."""
 
-    def __init__(self, graph: Graph, device: torch.device, seconds: float) -> None:
-        self.graph, self.device, self.until = graph, device, time.monotonic() + _PROBING * seconds
+    def __init__(self, graph: Graph, device: torch.device) -> None:
+        self.graph, self.device = graph, device
         self.candidates: list[Candidate] = []
         self.costs: dict[str, Cost] = {}
         self.left_out: dict[str, str] = {}
         self._known: dict[Recipe, Cost | str] = {}
 
-    def of(self, tried: list[Candidate]) -> _Probe:
-        """Find the cost of each candidate, or why it is left out; a TrainingError if nothing can be tried."""
+    def try_all(self, tried: list[Candidate], seconds: float, until: float) -> None:
+        """Find the cost of each candidate, or why it is left out; a TrainingError if nothing can be tried.
+
+        What cannot take enough steps in all of the `seconds` is not timed, nor is anything new after a time `until`,
+        unless there is nothing else.
+        """
         for one in tried:
             recipe = resolve(self.graph, None, one.settings)
-            alike = _shape(recipe)
-            if alike not in self._known:
-                late = time.monotonic() > self.until and self.costs
-                self._known[alike] = _TOO_SLOW if late else self._cost(recipe)
-            cost = self._known[alike]
-            if isinstance(cost, str):
-                self.left_out[one.name] = cost
-            else:
-                self.candidates.append(one)
-                self.costs[one.name] = cost
+            late = time.monotonic() > until and self.costs
+            is_slow = late or self._least_seconds(recipe) > seconds
+            self._add(one, _TOO_SLOW if is_slow and _shape(recipe) not in self._known else self.cost(recipe))
+        for one in tried:
+            if not self.candidates:  # one is trained in any case
+                self._add(one, self.cost(resolve(self.graph, None, one.settings)))
         if not self.candidates:
             name, why = next(iter(self.left_out.items()))
             raise TrainingError(f"{self.graph.name}: nothing can be trained; {name}: {why}")
-        return self
+
+    def _add(self, candidate: Candidate, cost: Cost | str) -> None:
+        """Keep what a candidate takes, or why it is left out."""
+        if isinstance(cost, str):
+            self.left_out[candidate.name] = cost
+        else:
+            self.left_out.pop(candidate.name, None)
+            self.candidates.append(candidate)
+            self.costs[candidate.name] = cost
+
+    def cost(self, recipe: Recipe) -> Cost | str:
+        """Return what a recipe takes, or why it cannot be trained."""
+        alike = _shape(recipe)
+        if alike not in self._known:
+            self._known[alike] = self._cost(recipe)
+        return self._known[alike]
+
+    def _least_seconds(self, recipe: Recipe) -> float:
+        """Return how long a trial takes if a step takes as long for each score as with the default settings."""
+        default = resolve(self.graph)
+        usual = self.cost(default)
+        if isinstance(usual, str):
+            return 0.0
+        return _LEAST_STEPS * usual.step * self._scores(recipe) / self._scores(default)
+
+    def _scores(self, recipe: Recipe) -> int:
+        return recipe.train.batch * (recipe.sampling.negatives or self.graph.num_entities) * recipe.model.dim
 
     def _cost(self, recipe: Recipe) -> Cost | str:
         """Return what a candidate takes, or why it cannot be trained."""
