@@ -224,7 +224,7 @@ def test_too_much_is_refused_at_once_and_the_rest_is_answered(atlas_run):
 
 @pytest.mark.slow
 def test_a_process_that_is_stuck_is_replaced(atlas_run):
-    with started(atlas_run, seconds=0.5) as one:
+    with started(atlas_run, seconds=2.0) as one:
         stuck = one.engine.pids[0]
         os.kill(stuck, signal.SIGSTOP)
         before = time.monotonic()
@@ -236,7 +236,7 @@ def test_a_process_that_is_stuck_is_replaced(atlas_run):
             assert time.monotonic() < until
             time.sleep(0.05)
         while not isinstance(one.wait(gather(one.engine, queries(atlas_run, 1)))[0], bytes):
-            assert time.monotonic() < until  # half a second may be too short on a loaded machine
+            assert time.monotonic() < until  # two seconds may be too short on a loaded machine
         assert one.engine.numbers()["restarts"] >= 1
 
 

@@ -184,7 +184,7 @@ class FactLoss:
     def gradients(self, row: Tensor) -> Tensor:
         """Return the gradient [B, D] of the loss of each fact for the entity's row [1, D]."""
         parts = []
-        for facts in self.facts.split(self.at_once):
+        for facts in torch.split(self.facts, self.at_once):
             weights = torch.eye(len(facts), device=row.device)
             parts.append(self.gradient(row.expand(len(facts), -1), self.terms(weights, facts)))
         return torch.cat(parts)
@@ -202,7 +202,7 @@ class FactLoss:
             for given, mine in ((True, is_given), (False, ~is_given)):
                 if bool(mine.any()):
                     batch, weights_of = self._batch(side, facts[mine]), weights[:, mine]
-                    for pairs in weights_of.nonzero().split(self.at_once):
+                    for pairs in torch.split(weights_of.nonzero(), self.at_once):
                         variant, row = pairs.T
                         part, weight = batch.select(row), weights_of[variant, row]
                         found.append(_Term(side, given, part, variant, weight, given and bool(part.loop.any())))
