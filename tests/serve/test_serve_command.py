@@ -146,6 +146,7 @@ def test_what_is_wrong_is_said_before_anything_takes_time(call, atlas_run, tmp_p
     assert "no such folder" in refused(call, atlas_run, "--reviews", tmp_path / "none")
     assert "no such run folder" in refused(call, tmp_path / "none")
     assert "not a run folder" in refused(call, tmp_path)
+    assert "--workers" in refused(call, atlas_run, "--workers", 10**20)
     assert "two runs" in refused(call, atlas_run, atlas_run)
     assert "not an address" in refused(call, atlas_run, "--host", "127.0.0.1.no-such-host.invalid", "--token", TOKEN)
 

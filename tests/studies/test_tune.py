@@ -16,7 +16,7 @@ from pairre import load_recipe, train
 from pairre.models import Model
 from pairre.settings import from_values, override
 from pairre.studies.tune import DEFAULT_SPACE, Choices, Range, TuningInterruptedError, load_space, read_space, tune
-from pairre.support.errors import GraphError, MissingExtraError, RecipeError, RunError, TrainingError
+from pairre.support.errors import GraphError, MissingExtraError, PairREError, RecipeError, RunError, TrainingError
 
 pytest.importorskip("optuna", reason="the extra `tune` is not installed")
 
@@ -130,6 +130,12 @@ def test_ctrl_c_keeps_the_trials_that_ended(graph, tmp_path):
     with pytest.raises(TuningInterruptedError):
         tune(graph, QUICK, out=tmp_path / "tuned", space=SPACE, trials=3, report=stop)
     assert [a.number for a in run(graph, tmp_path / "tuned")[1]] == [2]
+
+
+def test_an_unknown_device_leaves_no_folder(graph, tmp_path):
+    with pytest.raises(PairREError, match="nonsense"):
+        tune(graph, out=tmp_path / "study", trials=1, device="nonsense")
+    assert not (tmp_path / "study").exists()
 
 
 def test_a_set_key_is_not_tuned(graph, tmp_path):

@@ -13,7 +13,9 @@ _MAX_IDS = 2**31 - 1
 
 
 def command(
-    entities: Annotated[int, typer.Option(min=1, max=_MAX_IDS, help="Entities of the graph to count parameters for.")] = 14_541,
+    entities: Annotated[
+        int, typer.Option(min=1, max=_MAX_IDS, help="Entities of the graph to count parameters for.")
+    ] = 14_541,
     relations: Annotated[int, typer.Option(min=1, max=_MAX_IDS, help="Its relations.")] = 237,
     dim: Annotated[int, typer.Option(min=1, max=1_000_000, help="Features of an entity vector, as model.dim.")] = 200,
 ) -> None:

@@ -22,7 +22,9 @@ def command(
     folder: Annotated[
         Path, typer.Option("--out", metavar="FOLDER", help="Where runs and tables are kept, and found again.")
     ] = Path("runs/reproduce"),
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds of each row; else as many as the table says.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Seeds of each row; else as many as the table says.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(

@@ -33,7 +33,7 @@ def command(
         typer.Option(metavar="NAME", help="Also answer to this host name, such as that of a proxy. Repeatable."),
     ] = None,
     workers: Annotated[
-        int, typer.Option(help="Processes that compute answers; 0 for one less than cores, at most 8.", min=0)
+        int, typer.Option(help="Processes that compute answers; 0 for one less than cores, at most 8.", min=0, max=256)
     ] = 0,
     rate: Annotated[float, typer.Option(help="Requests a second of one client; 0 for no limit.", min=0)] = 100.0,
     max_concurrent: Annotated[int, typer.Option(help="Requests that are worked on at the same time.", min=1)] = 64,

@@ -76,7 +76,10 @@ def command(
         typer.Option(metavar="RUN", help="A run on GRAPH, such as an ensemble, whose scores are learnt, too."),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Train so many times, seeds 0, 1, …, into RUN/seed-0, …: on a GPU all at once.")
+        int,
+        typer.Option(
+            min=1, max=1000, help="Train so many times, seeds 0, 1, …, into RUN/seed-0, …: on a GPU all at once."
+        ),
     ] = 1,
     effort: Annotated[
         Literal["quick", "standard", "best"] | None,

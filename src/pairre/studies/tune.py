@@ -30,6 +30,7 @@ from pairre.graph import Graph, load_graph
 from pairre.runs import RunFolder
 from pairre.settings import Overrides, Recipe, from_values, resolve, settings_list
 from pairre.settings.parse import OLD_NAMES
+from pairre.support.device import pick_device
 from pairre.support.errors import GraphError, MissingExtraError, PairREError, RecipeError, RunError, TrainingError
 from pairre.support.files import disk_errors, write_text
 from pairre.support.memory import is_out_of_memory
@@ -182,6 +183,7 @@ def tune(
     ranges = {name: values for name, values in ranges.items() if name not in fixed}
     if not ranges:
         raise RecipeError("every key of the space is set: nothing is left to tune")
+    pick_device(device)  # an unknown one is refused before the folder is made
     started = time.monotonic()
     with _study(path, graph, base, ranges, seed) as study:
         tuner = _Tuner(study, graph, base, ranges, seed, device)

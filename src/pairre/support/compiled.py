@@ -16,7 +16,7 @@ from typing import Any
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
-from numba.core.runtime import rtsys
+from numba.core.runtime.nrt import rtsys
 
 _DIGEST = hashlib.sha256().digest_size  # bytes at the end of a file
 
