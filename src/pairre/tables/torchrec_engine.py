@@ -1,7 +1,7 @@
 """TorchRec's engine of a table over ranks: FBGEMM's fused row-wise Adagrad moves rows where they are, on the CPU.
 
-`settings.torchrec_lacks` says what it cannot do. TorchRec takes seconds to load, so that it is loaded only where a table
-is made of it.
+`settings.torchrec_lacks` says what it cannot do. TorchRec takes seconds to load, so that it is loaded only where it is
+used.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ def load() -> None:
         with _quietly():
             import_module("torchrec.distributed.embedding")
     except (ImportError, OSError, AttributeError, RuntimeError) as error:
-        said = str(error).partition("\n")[0]
-        raise RecipeError(f"tables.engine: torchrec does not load ({said}); {_INSTALL}; or set it to exchange") from error
+        why = str(error).partition("\n")[0]
+        raise RecipeError(
+            f"tables.engine: torchrec does not load ({why}); {_INSTALL}; or set it to exchange"
+        ) from error
 
 
 @contextmanager

@@ -274,7 +274,10 @@ class Session:
         )
         if init_from and not self.folder:
             copy_known_rows(self.trainer.model, graph, init_from)
-        self.display = make_display(graph, self.recipe, device, path if tensorboard else None, progress)
+        # Which processes there are, and what brings rows to them: shown once, and noted in run.json.
+        self.over_ranks = {"processes": ranks.size, "engine": engine} if (engine := self.trainer.engine) else {}
+        place = f"{device}, {ranks.size} processes ({engine})" if engine else str(device)
+        self.display = make_display(graph, self.recipe, place, path if tensorboard else None, progress)
 
     def _compare_with(self, folder: RunFolder, overrides: Overrides) -> None:
         """Refuse to resume a run that was made from something else, and note which keys of its recipe change."""
@@ -322,7 +325,7 @@ class Session:
                 self.graph,
                 self.recipe,
                 self.rules,
-                origin={"origin": origin} if origin else None,
+                origin={**self.over_ranks, **({"origin": origin} if origin else {})},
                 vectors=self.vectors,
                 fill=self.trainer.store_checkpoint if alone else lambda _: None,
             )
