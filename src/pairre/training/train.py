@@ -287,6 +287,8 @@ class Session:
             self.loop = Loop(self.trainer, self.folder, self.display, self.on_validation)
             if self.resume:
                 self.loop.resume(self.changed)
+            elif self.ranks.size > 1:
+                self.loop.state.store_checkpoint()
             if self.warns:
                 _warn_of_leakage(self.graph)
             stack.enter_context(self.display)
