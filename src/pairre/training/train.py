@@ -66,8 +66,8 @@ def train(
     `init_vectors` is a Parquet file with the columns `name` and `vector`, or a dict from names to vectors. The rows of
     these entities start there, as they are, and with `freeze=True` never move.
 
-    Where torchrun, srun or `pairre train --nproc` started several processes, all call this with the same arguments. They
-    divide the rows of entities, and the model of the run they return has a block of them in each.
+    Where torchrun, srun or `pairre train --nproc` started several processes, all call this with the same arguments.
+    They divide the rows of entities, and the model of the run that they return has a block of these in each.
 
     A `teacher` is a run on the same graph, such as an ensemble, whose scores of all entities are learnt, too, as the
     section `distill` of the recipe says. It is needed again to resume.
