@@ -53,7 +53,7 @@ lint: $(SETUP)
 types: $(SETUP)
 	$(BIN)/mypy
 
-unit: $(VENV)/.peers
+unit: $(VENV)/.peers $(VENV)/.torchrec
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal
 
 soak: $(VENV)/.soak  ## hours of crashes, damaged input and comparisons; make soak SHARE=0.001 is a thousandth of it
@@ -63,6 +63,12 @@ bench: bench-ingest bench-cpu  ## both CPU benchmarks against PyKEEN (installs t
 
 $(VENV)/.peers: $(SETUP)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[peers]'
+	@touch $@
+
+# Without its dependencies, which would be the build of fbgemm for CUDA. There are no wheels for some platforms.
+$(VENV)/.torchrec: $(SETUP)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[distributed]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps torchrec fbgemm-gpu-cpu || echo "TorchRec cannot be installed here: its tests are skipped."
 	@touch $@
 
 $(VENV)/.soak: $(VENV)/.peers

@@ -1,11 +1,13 @@
 """Tables over ranks: are losses those of one process, and what do steps, checkpoints and ranking take as graphs grow?
 
-FB15k-237 with row-wise Adagrad and with Adam, trained by one process, by two and by three: the greatest relative
-difference of the loss over 20 steps, processor time of a rank and a step, and time of a step. Then synthetic graphs of
+FB15k-237 with row-wise Adagrad and with Adam, trained by one process, by two and by three, with each engine that can:
+the greatest relative difference of the loss over 20 steps (and over `--steps`), processor time of a rank and a step,
+and time of a step. Then synthetic graphs of
 growing numbers of entities: memory of a rank, a step, a checkpoint, and the ranking of 500 triples. All ranks are on
 this machine and talk by gloo, so that ranks on as many cores as there are bring room, not speed.
 
-    python benchmarks/scale.py [--quick] [--entities 1e5,1e6] [--ranks 1,2] [--keep | --json FILE]
+    python benchmarks/scale.py [--quick] [--entities 1e5,1e6] [--ranks 1,2] [--steps 1000]
+                               [--keep | --json FILE]
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from typing import Any
 import machine
 
 STEPS = 20
-COMMON = ["train.steps=120", "train.schedule=linear", "sampling.negatives=256", "train.batch=1024", "train.patience=0"]
+COMMON = ["train.schedule=linear", "sampling.negatives=256", "train.batch=1024", "train.patience=0"]
+ADAGRAD = ["model.dim=128", "train.optimizer=adagrad", "train.lr=0.1"]
 SETTINGS = {
-    "fb15k-237, row-wise Adagrad": ["model.dim=128", "train.optimizer=adagrad", "train.lr=0.1"],
+    "fb15k-237, row-wise Adagrad": [*ADAGRAD, "tables.engine=exchange"],
+    "fb15k-237, row-wise Adagrad by TorchRec": [*ADAGRAD, "tables.engine=torchrec"],
     "fb15k-237, Adam": ["model.dim=128", "train.lr=1e-3"],
 }
-GROWTH = ["model.dim=64", "train.optimizer=adagrad", "train.lr=0.1"]
+GROWTH = ["model.dim=64", "train.optimizer=adagrad", "train.lr=0.1", "tables.engine=exchange"]
 RANKED = 500
 
 
@@ -63,11 +67,12 @@ def work(job: dict[str, Any]) -> None:
 
     ranks = join_ranks()
     graph = synthetic(job["entities"]) if job.get("entities") else pairre.load_graph("fb15k-237")
-    recipe = resolve(graph, override(Recipe(), [*COMMON, *job["settings"]]), [])
+    steps = f"train.steps={job['compared'] + job['timed']}"
+    recipe = resolve(graph, override(Recipe(), [*COMMON, steps, *job["settings"]]), [])
     began = time.perf_counter()
     trainer = Trainer(graph, recipe, torch.device("cpu"), ranks=ranks)
     result: dict[str, Any] = {"seconds_to_start": time.perf_counter() - began, "losses": []}
-    for _ in range(STEPS):
+    for _ in range(job["compared"]):
         trainer.advance(1)
         result["losses"].append(trainer.mean_loss(1))
     processor, times = time.process_time(), []
@@ -153,30 +158,39 @@ def show(name: str, line: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measure, print, keep."""
+    from pairre.tables.torchrec_engine import is_installed
+
     assert __doc__
     parser = machine.options(__doc__)
     parser.add_argument("--entities", default="1e5,1e6,4e6", help="of the synthetic graphs (default 1e5,1e6,4e6)")
     parser.add_argument("--ranks", default="1,2,3", help="numbers of processes; the first is compared with")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"whose losses are compared (default {STEPS})")
     arguments = parser.parse_args()
     if arguments.worker:
         work(json.loads(arguments.worker))
         return
     about = machine.describe()
+    if not is_installed():
+        del SETTINGS["fb15k-237, row-wise Adagrad by TorchRec"]
     numbers = [int(number) for number in arguments.ranks.split(",")]
     timed = 10 if arguments.quick else 60
     compared: dict[str, list[dict[str, Any]]] = {}
     for name, settings in SETTINGS.items():
-        lines = compared[name] = [run_ranks(number, {"settings": settings, "timed": timed}) for number in numbers]
+        lines = compared[name] = [
+            run_ranks(number, {"settings": settings, "timed": timed, "compared": arguments.steps}) for number in numbers
+        ]
         for line in lines:
             pairs = zip(lines[0]["losses"], line["losses"], strict=True)
-            line["greatest_difference"] = max(abs(one - other) / one for one, other in pairs)
+            apart = [abs(one - other) / one for one, other in pairs]
+            line["greatest_difference"] = {steps: max(apart[:steps]) for steps in sorted({STEPS, arguments.steps})}
             show(name, line)
-            print(f"{'':30} loss differs by at most {line['greatest_difference']:.1e} over {STEPS} steps", flush=True)
-    sizes = [1e4] if arguments.quick else [float(size) for size in arguments.entities.split(",")]
+            for steps, difference in line["greatest_difference"].items():
+                print(f"{'':30} loss differs by at most {difference:.1e} over {steps} steps", flush=True)
+    sizes = [1e4] if arguments.quick else [float(size) for size in arguments.entities.split(",") if size]
     growth: dict[str, list[dict[str, Any]]] = {}
     for size in sizes:
         for number in numbers[:2]:
-            job = {"settings": GROWTH, "entities": int(size), "timed": timed}
+            job = {"settings": GROWTH, "entities": int(size), "timed": timed, "compared": STEPS}
             growth.setdefault(f"{size:g}", []).append(run_ranks(number, job))
             show(f"{size:g} entities", growth[f"{size:g}"][-1])
     described = {"question": __doc__.splitlines()[0], "machine": about, "settings": {**SETTINGS, "growth": GROWTH}}

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 
 import pairre
@@ -20,6 +21,7 @@ from safetensors.torch import load_file
 from pairre.settings import override
 from pairre.support.errors import RecipeError, RunError
 from pairre.support.ranks import Ranks
+from pairre.tables import torchrec_engine
 from pairre.training.step import Trainer
 
 FAULTS = Path(__file__).with_name("faults.py")
@@ -27,6 +29,8 @@ SETTINGS = {
     **{"model.dim": 16, "train.batch": 31, "train.steps": 60, "train.validate_every": 20, "train.patience": 0},
     **{"train.checkpoint_seconds": 0.1, "sampling.negatives": 8, "train.schedule": "constant", "train.lr": 0.01},
 }
+
+TORCHREC = ["tables.engine=torchrec", "train.optimizer=adagrad"]
 
 
 def start(graph: Path | None, run: Path, number: int, *more: str, fault: str = "", **settings: object):
@@ -110,6 +114,34 @@ def test_a_checkpoint_goes_on_in_any_number_of_processes(ring, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not torchrec_engine.is_installed(), reason="TorchRec is not installed (make .venv/.torchrec)")
+def test_a_checkpoint_goes_on_with_another_engine(ring, tmp_path):
+    graph, _ = ring
+    settings = {**SETTINGS, "train.optimizer": "adagrad", "train.lr": 0.1}
+    alone, run = tmp_path / "alone", tmp_path / "run"
+    pairre.train(graph, overrides=settings, out=alone, device="cpu", progress=False)
+    pairre.train(graph, overrides={**settings, "train.steps": 20}, out=run, device="cpu", progress=False)
+    code, said = train(None, run, 2, "--resume", **{"train.steps": 40})
+    assert code == 0, said
+    assert "cpu, 2 processes (torchrec)" in said
+    assert "Warning" not in said
+    code, said = train(None, run, 3, "--resume", **{"train.steps": 60, "tables.engine": "exchange"})
+    assert code == 0, said
+    assert "cpu, 3 processes (exchange)" in said
+    check(run, {name: values for name, values in results(alone).items() if name != "loss"})
+
+
+def test_an_engine_that_does_not_load_is_named_with_what_to_install(graph, quick, monkeypatch):
+    monkeypatch.setattr(torchrec_engine, "import_module", lambda name: import_module("there_is_no_such_module"))
+    monkeypatch.setattr(Ranks, "any", lambda ranks, flag: flag)
+    with pytest.raises(RecipeError, match=r"tables.engine: torchrec does not load \(No module .*--no-deps torchrec"):
+        Trainer(graph, override(quick, TORCHREC), torch.device("cpu"), ranks=Ranks(1, 2))
+    monkeypatch.setattr(torchrec_engine, "is_installed", lambda: False)
+    trainer = Trainer(graph, override(quick, TORCHREC[1:]), torch.device("cpu"), ranks=Ranks(1, 2))
+    assert trainer.engine == "exchange"
+
+
+@pytest.mark.slow
 def test_a_full_disk_on_one_rank_stops_all_with_one_line(ring, tmp_path):
     run = tmp_path / "run"
     code, said = train(ring[0], run, 2, fault="full disk:1:0")
@@ -151,6 +183,10 @@ def test_an_error_of_all_ranks_is_told_once(ring, tmp_path):
         (["model.name=gc-ote"], "model.name: gc-ote reads the rows of neighbours"),
         (["model.name=conve"], "model.name: conve normalises"),
         (['distill.teacher="runs/both"', "sampling.negatives=0"], "distill.teacher: several processes"),
+        (["tables.engine=torchrec"], "tables.engine: torchrec updates rows by adagrad only, not by adam"),
+        ([*TORCHREC, "model.storage=float16"], "tables.engine: torchrec rounds half precision to the nearest"),
+        ([*TORCHREC, "model.unit_norm=true"], "tables.engine: torchrec does not bring rows back"),
+        ([*TORCHREC, "model.dim=15"], "tables.engine: torchrec needs a multiple of 4 numbers in a row, not 15"),
         (["train.batch=1"], "train.batch: a batch has 1 positives, and each of 2 processes needs one"),
         (["train.batch=8", "sampling.chunk_size=7", "sampling.negatives=4"], None),
         (["train.batch=8", "sampling.chunk_size=4"], None),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -43,6 +42,7 @@ _DEFAULT_EFFORT: EffortName | None = None
 
 @with_source_options
 def command(
+    context: typer.Context,
     run: Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make (or to --resume).")],
     graph: OptionalGraphArgument = None,
     recipe: RecipeSource = None,
@@ -135,7 +135,7 @@ def command(
         pairre train --sparql http://localhost:7878/query --query links.rq --out runs/endpoint
     """
     if nproc > 1 and place() is None:
-        raise typer.Exit(launch(sys.argv[1:], nproc, partial(echo, console=err)))
+        raise typer.Exit(launch(context.obj, nproc, partial(echo, console=err)))
     from pairre.training import train, train_seeds
 
     ranks = join_ranks()

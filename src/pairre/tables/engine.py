@@ -59,7 +59,7 @@ class _Asked:
 class ExchangeEngine:
     """Ids, rows and gradients by `all_to_all_single`; the rows have the optimisers of a local table."""
 
-    name = "exchange"
+    name: ClassVar[str] = "exchange"
 
     def __init__(
         self, ranks: Ranks, like: Tensor, recipe: TrainRecipe, constraint: RowConstraint | None, device: torch.device

@@ -1,7 +1,7 @@
 """TorchRec's engine of a table over ranks: FBGEMM's fused row-wise Adagrad moves rows where they are, on the CPU.
 
-`settings.torchrec_lacks` says what it cannot do. TorchRec takes seconds to load, so that it is loaded only where a table
-is made of it.
+`settings.torchrec_lacks` says what it cannot do. TorchRec takes seconds to load, so that it is loaded only where it is
+used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -38,8 +38,10 @@ def load() -> None:
         with _quietly():
             import_module("torchrec.distributed.embedding")
     except (ImportError, OSError, AttributeError, RuntimeError) as error:
-        said = str(error).partition("\n")[0]
-        raise RecipeError(f"tables.engine: torchrec does not load ({said}); {_INSTALL}; or set it to exchange") from error
+        why = str(error).partition("\n")[0]
+        raise RecipeError(
+            f"tables.engine: torchrec does not load ({why}); {_INSTALL}; or set it to exchange"
+        ) from error
 
 
 @contextmanager
@@ -54,7 +56,7 @@ def _quietly() -> Iterator[None]:
 class TorchRecEngine:
     """A row-wise sharded table of TorchRec, of which every rank has a whole block."""
 
-    name = "torchrec"
+    name: ClassVar[str] = "torchrec"
 
     def __init__(self, ranks: Ranks, like: Tensor, recipe: TrainRecipe) -> None:
         """Allocate a table that is `like` a tensor without memory; TorchRec is loaded."""
@@ -101,7 +103,7 @@ class TorchRecEngine:
 def _sharded_module(ranks: Ranks, num_rows: int, width: int) -> Any:
     """Return TorchRec's module of one table of float32 that all ranks divide."""
     import torch.distributed as dist
-    from torch.distributed.optim import _apply_optimizer_in_backward as fuse
+    from torch.distributed.optim.apply_optimizer_in_backward import _apply_optimizer_in_backward as fuse
     from torchrec.distributed.comm_ops import set_gradient_division
     from torchrec.distributed.embedding import EmbeddingCollectionSharder
     from torchrec.distributed.sharding_plan import construct_module_sharding_plan, row_wise

@@ -11,8 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import torch
-
 from pairre.evaluation.metrics import BREAKDOWN_METRICS, METRICS
 from pairre.graph import Graph
 from pairre.settings.recipe import Recipe
@@ -202,10 +200,13 @@ class BoardDisplay(Display):
         self._other.announce(text)
 
 
-def make_display(graph: Graph, recipe: Recipe, device: torch.device, board: Path | None, progress: bool) -> Display:
-    """Return the display that fits standard error, with TensorBoard files under `board` if that is given."""
+def make_display(graph: Graph, recipe: Recipe, place: str, board: Path | None, progress: bool) -> Display:
+    """Return the display that fits standard error, with TensorBoard files under `board` if that is given.
+
+    `place` says where training runs.
+    """
     console = Console(stderr=True)
-    title = f"{recipe.model.name} on {graph.name}: {recipe.model.dim} features, {device}; the first step compiles"
+    title = f"{recipe.model.name} on {graph.name}: {recipe.model.dim} features, {place}; the first step compiles"
     display: Display = Display()
     if progress:
         kind = LiveDisplay if console.is_terminal else PlainDisplay

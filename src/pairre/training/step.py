@@ -24,7 +24,14 @@ from pairre.settings import validate, validate_over_ranks
 from pairre.settings.recipe import Recipe
 from pairre.support.errors import TrainingError
 from pairre.support.ranks import ALONE, Ranks
-from pairre.tables import TableGroup, learning_tables, restart_step, tables_of_some_entities, tables_over_ranks
+from pairre.tables import (
+    ShardedTable,
+    TableGroup,
+    learning_tables,
+    restart_step,
+    tables_of_some_entities,
+    tables_over_ranks,
+)
 from pairre.training.capture import CapturedSteps, overlap
 from pairre.training.distillation import DistillationTerm, Teacher
 from pairre.training.losses import EntityTerm, RelationTerm, ScoredBatch, Term
@@ -103,6 +110,12 @@ class Trainer:
             overlap(self, device)
             self._captured = CapturedSteps(self)
         self.steps_per_launch = self._captured.steps_per_launch if self._captured else 1
+
+    @property
+    def engine(self) -> str:
+        """The name of what brings rows to the ranks; empty for one process."""
+        table = self.tables.tables["entity"]
+        return table.engine.name if isinstance(table, ShardedTable) else ""
 
     def step(self, side: Side) -> None:
         """Take one step, which corrupts `side`."""
