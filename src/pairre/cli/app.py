@@ -181,7 +181,8 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None) -> tuple[str, int]:
     """Run a command and return the line that says what went wrong, empty if nothing did, and the exit code."""
     try:
-        code = build_app()(arguments, prog_name="pairre", standalone_mode=False)
+        words = sys.argv[1:] if arguments is None else arguments  # for commands that start themselves again
+        code = build_app()(arguments, prog_name="pairre", standalone_mode=False, obj=words)
         standard_output.flush()
         return "", code if isinstance(code, int) else 0
     except _CommandLineError as error:

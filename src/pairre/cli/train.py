@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 @with_source_options
 def command(
+    context: typer.Context,
     run: Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make (or to --resume).")],
     graph: OptionalGraphArgument = None,
     recipe: RecipeSource = None,
@@ -110,7 +110,7 @@ def command(
         pairre train --sparql http://localhost:7878/query --query links.rq --out runs/endpoint
     """
     if nproc > 1 and place() is None:
-        raise typer.Exit(launch(sys.argv[1:], nproc, partial(echo, console=err)))
+        raise typer.Exit(launch(context.obj, nproc, partial(echo, console=err)))
     from pairre.runs import RunFolder
     from pairre.training import train, train_seeds
 

@@ -159,7 +159,8 @@ def _finish_replacing(folder: Path) -> None:
             (folder / "model.safetensors").unlink(missing_ok=True)
             remove_shards(folder, but=end)
             for file in moved:
-                file.replace(folder / file.name)
+                with contextlib.suppress(FileNotFoundError):  # another process moves them, too
+                    file.replace(folder / file.name)
         sync_folder(folder)
         shutil.rmtree(following, ignore_errors=True)
 

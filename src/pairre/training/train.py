@@ -26,6 +26,7 @@ from pairre.support.text import shell_word
 from pairre.training.display import make_display
 from pairre.training.distillation import Teacher
 from pairre.training.loop import Loop, TrainingInterruptedError, ValidationCallback, collect_stop_signals
+from pairre.training.over_ranks import check_over_ranks, starts_again
 from pairre.training.rule_constraints import usable_rules
 from pairre.training.step import Trainer
 from pairre.training.warm_start import copy_known_rows, fit_to_start, start_of
@@ -65,14 +66,16 @@ def train(
     `init_vectors` is a Parquet file with the columns `name` and `vector`, or a dict from names to vectors. The rows of
     these entities start there, as they are, and with `freeze=True` never move.
 
+    Where torchrun, srun or `pairre train --nproc` started several processes, all call this with the same arguments.
+    They divide the rows of entities, and the model of the run that they return has a block of these in each.
+
     A `teacher` is a run on the same graph, such as an ensemble, whose scores of all entities are learnt, too, as the
     section `distill` of the recipe says. It is needed again to resume.
     """
     ranks = join_ranks()
-    resume = resume or _starts_again(ranks, out)
+    resume = resume or starts_again(ranks, out)
     graph, chosen = _load(graph, [out] if out and resume else []), pick_device(device, ranks.local_rank)
-    if ranks.size > 1:
-        _check_over_ranks(out, init_from, init_vectors)
+    check_over_ranks(ranks, out, init_from=init_from, init_vectors=init_vectors)
     overrides = _with_teacher(overrides, teacher)
     session = Session(
         graph,
@@ -159,21 +162,6 @@ def train_seeds(
     if together:
         return _run_together([make_session(seed) for seed in numbers], chosen)
     return [_run_together([make_session(seed)], chosen)[0] for seed in numbers]
-
-
-def _starts_again(ranks: Ranks, out: str | Path | None) -> bool:
-    """Return whether all ranks were started again after one was killed, and a run folder is there to go on from."""
-    return ranks.life > 0 and out is not None and ranks.any(ranks.is_first and (Path(out) / "run.json").exists())
-
-
-def _check_over_ranks(
-    out: str | Path | None, init_from: Run | str | Path | None, init_vectors: VectorSource | None
-) -> None:
-    """Refuse what several processes cannot do."""
-    if out is None:
-        raise RunError("out: several processes need a run folder, in which each stores its part")
-    if init_from is not None or init_vectors is not None:
-        raise RecipeError("init_from, init_vectors: several processes draw all rows; train in one process (no --nproc)")
 
 
 def _load(graph: Any, stored: Sequence[str | Path]) -> Graph:
@@ -302,6 +290,8 @@ class Session:
             self.loop = Loop(self.trainer, self.folder, self.display, self.on_validation)
             if self.resume:
                 self.loop.resume(self.changed)
+            elif self.ranks.size > 1:
+                self.loop.state.store_checkpoint()
             if self.warns:
                 _warn_of_leakage(self.graph)
             stack.enter_context(self.display)
