@@ -57,21 +57,18 @@ class Place:
 
 def place() -> Place | None:
     """Return which of several processes this one is, or None if it is alone."""
-    found = _of_torchrun() or _of_slurm()
+    found = _place_in("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT")
+    # A batch script of Slurm has no step of tasks: only what srun starts has one.
+    found = found or _place_in("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_RESTART_COUNT")
     return found if found and found.size > 1 else None
 
 
-def _of_torchrun() -> Place | None:
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT")
+def _place_in(*names: str) -> Place | None:
+    """Return the place that four variables say: rank, size, rank on the machine, life."""
     rank, size, local, life = (os.environ.get(name, "") for name in names)
-    return Place(int(rank), int(size), int(local or 0), int(life or 0)) if rank and size else None
-
-
-def _of_slurm() -> Place | None:
-    """Return the place of a process that srun started; a batch script itself is alone, and has no step of tasks."""
-    names = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_RESTART_COUNT")
-    rank, size, local, life = (os.environ.get(name, "") for name in names)
-    return Place(int(rank), int(size), int(local or 0), int(life or 0)) if rank and size else None
+    if not rank.isdecimal() or not size.isdecimal():
+        return None
+    return Place(int(rank), int(size), int(local or 0), int(life or 0))
 
 
 def first_of_nodes(nodes: str) -> str:
