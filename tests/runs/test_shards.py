@@ -205,6 +205,7 @@ def test_check_names_every_file(parts, call):
         assert f"rows {rows} of 40" in printed
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_table(tmp_path):
     """A table of 300 MB is checked, evaluated and queried in a process of its own, in chunks of 8 MB."""
     if not Path("/proc/self/clear_refs").exists():
