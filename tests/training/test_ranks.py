@@ -125,9 +125,8 @@ def test_a_checkpoint_goes_on_with_another_engine(ring, tmp_path):
     assert code == 0, said
     assert "cpu, 2 processes (torchrec)" in said
     assert "Warning" not in said
-    code, said = train(None, run, 3, "--resume", **{"train.steps": 60, "tables.engine": "exchange"})
-    assert code == 0, said
-    assert "cpu, 3 processes (exchange)" in said
+    more = {"train.steps": 60, "tables.engine": "exchange"}
+    pairre.train(out=run, resume=True, overrides=more, device="cpu", progress=False)
     check(run, {name: values for name, values in results(alone).items() if name != "loss"})
 
 
