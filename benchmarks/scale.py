@@ -1,12 +1,12 @@
-"""Tables over ranks: are losses those of one process, and what do steps, checkpoints and ranking take as graphs grow?
+"""Tables over processes: are losses those of one process, and what do steps, checkpoints and ranking take as graphs grow?
 
 FB15k-237 with row-wise Adagrad and with Adam, trained by one process, by two and by three, with each engine that can:
 the greatest relative difference of the loss over 20 steps (and over `--steps`), processor time of a rank and a step,
 and time of a step. Then synthetic graphs of
-growing numbers of entities: memory of a rank, a step, a checkpoint, and the ranking of 500 triples. All ranks are on
-this machine and talk by gloo, so that ranks on as many cores as there are bring room, not speed.
+growing numbers of entities: memory of a rank, a step, a checkpoint, and the ranking of 500 triples. All processes are on
+this machine and talk by gloo, so that processes on as many cores as there are bring room, not speed.
 
-    python benchmarks/scale.py [--quick] [--entities 1e5,1e6] [--ranks 1,2] [--steps 1000]
+    python benchmarks/scale.py [--quick] [--entities 1e5,1e6] [--processes 1,2] [--steps 1000]
                                [--keep | --json FILE]
 """
 
@@ -62,15 +62,15 @@ def work(job: dict[str, Any]) -> None:
     import torch
 
     from pairre.settings import Recipe, override, resolve
-    from pairre.support.ranks import join_ranks
+    from pairre.support.processes import join_processes
     from pairre.training.step import Trainer
 
-    ranks = join_ranks()
+    processes = join_processes()
     graph = synthetic(job["entities"]) if job.get("entities") else pairre.load_graph("fb15k-237")
     steps = f"train.steps={job['compared'] + job['timed']}"
     recipe = resolve(graph, override(Recipe(), [*COMMON, steps, *job["settings"]]), [])
     began = time.perf_counter()
-    trainer = Trainer(graph, recipe, torch.device("cpu"), ranks=ranks)
+    trainer = Trainer(graph, recipe, torch.device("cpu"), processes=processes)
     result: dict[str, Any] = {"seconds_to_start": time.perf_counter() - began, "losses": []}
     for _ in range(job["compared"]):
         trainer.advance(1)
@@ -82,12 +82,12 @@ def work(job: dict[str, Any]) -> None:
         times.append(time.perf_counter() - start)
     result["ms_a_step"] = 1e3 * sorted(times)[len(times) // 2]
     own = torch.tensor([1e3 * (time.process_time() - processor) / job["timed"]], dtype=torch.float64)
-    [result["processor_ms_a_rank_and_step"]] = [found.tolist() for found in ranks.gather(own)]
+    [result["processor_ms_a_rank_and_step"]] = [found.tolist() for found in processes.gather(own)]
     if job.get("entities"):
         result |= _stored_and_ranked(trainer, Path(job["folder"]))
     peak = torch.tensor([machine.peak_memory_gb()], dtype=torch.float64)
-    [result["peak_gb_of_ranks"]] = [found.tolist() for found in ranks.gather(peak)]
-    if ranks.is_first:
+    [result["peak_gb_of_ranks"]] = [found.tolist() for found in processes.gather(peak)]
+    if processes.is_first:
         machine.answer(result)
 
 
@@ -95,17 +95,17 @@ def _stored_and_ranked(trainer: Any, path: Path) -> dict[str, float]:
     """Time a checkpoint, its loading, and the ranking of some triples."""
     from pairre.evaluation import rank_both_sides
     from pairre.runs import RunFolder
-    from pairre.training.state import StateOverRanks, WholeState
+    from pairre.training.state import StateOverProcesses, WholeState
 
     path.mkdir(exist_ok=True)
     folder = RunFolder(path)
     folder.log.file.touch()
     folder.description = lambda: {"format": 2}  # type: ignore[method-assign]  # it has no other files
-    state = StateOverRanks(trainer, folder) if trainer.ranks.size > 1 else WholeState(trainer, folder)
+    state = StateOverProcesses(trainer, folder) if trainer.processes.size > 1 else WholeState(trainer, folder)
     times = {}
 
     def timed(name: str, call: Any) -> None:
-        trainer.ranks.any(False)  # all begin at once
+        trainer.processes.any(False)  # all begin at once
         start = time.perf_counter()
         call()
         times[name] = time.perf_counter() - start
@@ -127,7 +127,7 @@ def _stored_and_ranked(trainer: Any, path: Path) -> dict[str, float]:
 
 def run_ranks(number: int, job: dict[str, Any]) -> dict[str, Any]:
     """Run a job by so many processes and return what the first answered."""
-    from pairre.support.ranks import STORE_FILE
+    from pairre.support.processes import STORE_FILE
 
     with tempfile.TemporaryDirectory(prefix="pairre-scale-") as folder:
         job = {**job, "folder": f"{folder}/run"}
@@ -140,9 +140,9 @@ def run_ranks(number: int, job: dict[str, Any]) -> dict[str, Any]:
         said = [process.communicate()[0] for process in processes]
         shutil.rmtree(f"{folder}/run", ignore_errors=True)
     if any(process.returncode for process in processes):
-        sys.exit(f"{job} by {number} ranks ended with {[process.returncode for process in processes]}")
+        sys.exit(f"{job} by {number} processes ended with {[process.returncode for process in processes]}")
     answer: dict[str, Any] = json.loads(said[0].splitlines()[-1].removeprefix("RESULT "))
-    return {"ranks": number, "load_average": round(os.getloadavg()[0], 2), **answer}
+    return {"processes": number, "load_average": round(os.getloadavg()[0], 2), **answer}
 
 
 def show(name: str, line: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ def show(name: str, line: dict[str, Any]) -> None:
     memory = "/".join(f"{gb:.2f}" for gb in line["peak_gb_of_ranks"])
     more = "".join(f"  {key.split('_')[0]} {line[key]:.1f} s" for key in line if key.endswith("_seconds"))
     print(
-        f"{name:30} {line['ranks']} ranks  {line['ms_a_step']:6.1f} ms  processor {processor} ms  {memory} GB{more}",
+        f"{name:30} {line['processes']} processes  {line['ms_a_step']:6.1f} ms  processor {processor} ms  {memory} GB{more}",
         flush=True,
     )
 
@@ -163,7 +163,7 @@ def main() -> None:
     assert __doc__
     parser = machine.options(__doc__)
     parser.add_argument("--entities", default="1e5,1e6,4e6", help="of the synthetic graphs (default 1e5,1e6,4e6)")
-    parser.add_argument("--ranks", default="1,2,3", help="numbers of processes; the first is compared with")
+    parser.add_argument("--processes", default="1,2,3", help="numbers of processes; the first is compared with")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"whose losses are compared (default {STEPS})")
     arguments = parser.parse_args()
     if arguments.worker:
@@ -172,7 +172,7 @@ def main() -> None:
     about = machine.describe()
     if not is_installed():
         del SETTINGS["fb15k-237, row-wise Adagrad by TorchRec"]
-    numbers = [int(number) for number in arguments.ranks.split(",")]
+    numbers = [int(number) for number in arguments.processes.split(",")]
     timed = 10 if arguments.quick else 60
     compared: dict[str, list[dict[str, Any]]] = {}
     for name, settings in SETTINGS.items():

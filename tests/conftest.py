@@ -26,7 +26,7 @@ from pairre.runs import Progress, load_run
 from pairre.runs.folder import meaning_of
 from pairre.runs.shard_files import write_shard
 from pairre.settings import Recipe, from_values
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 from pairre.training.step import Trainer
 
 assert pairre.__version__
@@ -77,7 +77,7 @@ def cut_run(path: Path, *starts: int) -> None:
     weights, total = model.state_dict(), model.num_entities
     for number, (start, stop) in enumerate(zip(starts, [*starts[1:], total], strict=True)):
         tensors = {**weights, "entity": weights["entity"][start:stop]}
-        write_shard(path, Ranks(number, len(starts)), tensors, start, total, meaning_of(model))
+        write_shard(path, Processes(number, len(starts)), tensors, start, total, meaning_of(model))
     (path / "model.safetensors").unlink()
 
 

@@ -23,8 +23,8 @@ from pairre.inference import discover, neighbours, predict_many, score
 from pairre.inference.export import export
 from pairre.runs import Run, load_run
 from pairre.support.errors import PairREError
-from pairre.support.ranks import Ranks, join_ranks
-from pairre.tables import RankRows
+from pairre.support.processes import Processes, join_processes
+from pairre.tables import DividedRows
 
 SMALL = {  # so that chunks, blocks and lists that overflow are passed through on a small graph
     ("pairre.evaluation.topk", "_MAX_SCORES"): {"cpu": 60},
@@ -86,41 +86,41 @@ def interrupted(run: Run, state: Path) -> list:
         discover(run, k=7, state=state, progress=stop)
     except KeyboardInterrupt:
         assert not run.writes or state.exists()
-    if run.model.ranks:
-        run.model.ranks.any(True)  # the first process has written the state
+    if run.model.processes:
+        run.model.processes.any(True)  # the first process has written the state
     links = discover(run, k=7, state=state)
     if run.writes:
         state.unlink()
     return links
 
 
-def share_in_memory(run: Run, ranks: Ranks) -> Run:
+def share_in_memory(run: Run, processes: Processes) -> Run:
     """Return a run of which this process holds a block of the rows of entities, as one that trains has it."""
     table = run.model.stored["entity"]
-    block = ranks.rows(table.num_rows)
+    block = processes.block_of_rows(table.num_rows)
     held = table.gather(torch.arange(block.start, block.stop)).to(run.model.entity.dtype)
-    run.model.set_rows(RankRows(ranks, held, table.num_rows))
+    run.model.set_rows(DividedRows(processes, held, table.num_rows))
     return run
 
 
 def main() -> None:
     """Write what was found in every run; the first process writes."""
-    folder, out, ranks = Path(sys.argv[1]), Path(sys.argv[2]), join_ranks()
+    folder, out, processes = Path(sys.argv[1]), Path(sys.argv[2]), join_processes()
     found = {}
     out.mkdir(exist_ok=True)
     for path in sorted(path for path in folder.iterdir() if path.is_dir()):
         try:
-            run = load_run(path, "cpu", ranks=ranks)
-            assert (run.model.ranks is None) == (ranks.size == 1)
-            if path.name in ("pairre", "transr") and ranks.size == 2:
-                found[path.name] = findings(share_in_memory(load_run(path, "cpu"), ranks))
+            run = load_run(path, "cpu", processes=processes)
+            assert (run.model.processes is None) == (processes.size == 1)
+            if path.name in ("pairre", "transr") and processes.size == 2:
+                found[path.name] = findings(share_in_memory(load_run(path, "cpu"), processes))
             else:
                 found[path.name] = findings(run)
             if path.name == "pairre":
                 found[path.name] |= more_findings(run, out)
         except PairREError as error:
             found[path.name] = str(error)
-    if ranks.is_first:
+    if processes.is_first:
         (out / "found.json").write_text(json.dumps(found))
 
 

@@ -13,7 +13,7 @@ import torch
 from conftest import QUICK, cut_run, planted_graph
 from pairre.runs import Run, build_model
 from pairre.settings import override
-from pairre.support.ranks import STORE_FILE
+from pairre.support.processes import STORE_FILE
 
 WORKER = Path(__file__).with_name("shared_rows_worker.py")
 RUNS = {

@@ -21,7 +21,7 @@ from pairre.models import scoring
 from pairre.runs import Run, build_model, load_run
 from pairre.runs.shard_files import write_shard
 from pairre.settings import override
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 
 ENTITIES, DIM, FILES = 375_000, 200, 3
 
@@ -47,7 +47,7 @@ def make(path: Path) -> None:
     weights, block = run.model.state_dict(), ENTITIES // FILES
     for number in range(FILES):
         rows = torch.randn(block, DIM, generator=torch.Generator().manual_seed(number))
-        write_shard(path, Ranks(number, FILES), {**weights, "entity": rows}, number * block, ENTITIES)
+        write_shard(path, Processes(number, FILES), {**weights, "entity": rows}, number * block, ENTITIES)
     (path / "model.safetensors").unlink()
 
 

@@ -6,7 +6,7 @@ import signal
 
 from pairre.runs import checkpoints
 from pairre.support import tensors
-from pairre.support.ranks import place
+from pairre.support.processes import place
 
 
 def _die() -> None:

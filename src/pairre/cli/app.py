@@ -34,7 +34,7 @@ from pairre.support.errors import (
     suggest,
 )
 from pairre.support.plugins import load_plugin
-from pairre.support.ranks import place, speaks_first
+from pairre.support.processes import place, speaks_first
 from pairre.support.reading import shortened
 from pairre.support.terminal import standard_output
 from pairre.support.text import visible

@@ -34,7 +34,7 @@ def open_run(path: Path, device: str, verify: bool, *, together: bool = False) -
     the rows, and only the first shows anything; other commands are refused.
     """
     from pairre.runs import load_run
-    from pairre.support.ranks import join_ranks, place
+    from pairre.support.processes import join_processes, place
 
     here = place()
     if here and not together:
@@ -43,7 +43,7 @@ def open_run(path: Path, device: str, verify: bool, *, together: bool = False) -
         out.quiet = err.quiet = True
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     with err.status(f"opening {path}"):
-        run = load_run(path, device, verify=verify, ranks=join_ranks())
+        run = load_run(path, device, verify=verify, processes=join_processes())
     if run.unfinished:
         logging.getLogger("pairre").warning("%s", run.unfinished)
     return run

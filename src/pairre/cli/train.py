@@ -27,7 +27,7 @@ from pairre.cli.options import (
 from pairre.cli.source_options import NO_OPTIONS, SourceOptions, with_source_options
 from pairre.support.errors import PairREError, RecipeError
 from pairre.support.launch import launch
-from pairre.support.ranks import join_ranks, place
+from pairre.support.processes import join_processes, place
 from pairre.support.text import shell_word
 
 if TYPE_CHECKING:
@@ -138,16 +138,16 @@ def command(
         raise typer.Exit(launch(context.obj, nproc, partial(echo, console=err)))
     from pairre.training import train, train_seeds
 
-    ranks = join_ranks()
-    if nproc not in (1, ranks.size):
-        raise PairREError(f"--nproc {nproc}: {ranks.size} processes were started already; leave it out")
+    processes = join_processes()
+    if nproc not in (1, processes.size):
+        raise PairREError(f"--nproc {nproc}: {processes.size} processes were started already; leave it out")
     reading = (columns, header, delimiter, split, split_seed, unverified, source)
     if graph is None and reading != (None, None, None, "90/5/5", 0, False, NO_OPTIONS):
         raise PairREError("options that say how GRAPH is read have no effect without GRAPH; leave them out")
     loaded = None if graph is None else read_graph(graph, *reading)
     options: dict[str, Any] = {"overrides": settings or (), "rules": rules_file, "init_from": init_from}
     options |= {"init_vectors": init_vectors, "freeze": freeze_vectors, "teacher": teacher}
-    given = {**options, "recipe": recipe, "seeds": seeds > 1, "tensorboard": tensorboard, "nproc": ranks.size > 1}
+    given = {**options, "recipe": recipe, "seeds": seeds > 1, "tensorboard": tensorboard, "nproc": processes.size > 1}
     if not resume and not any(given.values()):
         effort = effort or _DEFAULT_EFFORT
     if effort or time or dry_run or (resume and _is_effort(run)):
@@ -161,7 +161,7 @@ def command(
         _show_seeds(train_seeds(loaded, recipe, seeds=range(seeds), **options), run)
         return
     graph_used = train(loaded, recipe, tensorboard=tensorboard, **options).graph
-    if ranks.is_first:
+    if processes.is_first:
         _show_run(graph_used, run)
 
 

@@ -85,7 +85,7 @@ def rank(
     higher, equal = (torch.zeros(len(triples), dtype=torch.int64, device=device) for _ in range(2))
     true_score = torch.empty(len(triples), dtype=model.dtype, device=device)
     kernels, size = backend(device.type), max(1, _MAX_QUERY_FEATURES[device.type] // model.dim)
-    ranks = model.ranks
+    processes = model.processes
     with torch.no_grad():
         for part, chunks in model.candidate_groups(triples, side, size, candidates):
             _, query = model.make_queries(triples[part], side)
@@ -98,9 +98,9 @@ def rank(
                 higher[part] += above
                 equal[part] += ties
                 if progress is not None:
-                    progress(len(above) * len(rows) * (ranks.size if ranks else 1))
-    if ranks is not None:
-        higher, equal = ranks.sum(torch.stack([higher, equal]))
+                    progress(len(above) * len(rows) * (processes.size if processes else 1))
+    if processes is not None:
+        higher, equal = processes.sum(torch.stack([higher, equal]))
     is_known = index.contains(triples, true_id[:, None])[:, 0]
     num_candidates = num_all - (end - begin) + is_known.long()
     return _ranks(higher, equal, num_candidates, true_score.isnan())
@@ -119,7 +119,7 @@ def _true_scores(model: Model, query: Query, true_place: Tensor, chunks: Chunks)
     if true_rows is not None:
         kernels, metric = backend(here.device.type), model.metric or model.pair_score
         scores = kernels.true_scores(metric, *query, true_rows)
-    return scores if model.ranks is None else model.ranks.sum(torch.where(here, scores, 0))
+    return scores if model.processes is None else model.processes.sum(torch.where(here, scores, 0))
 
 
 def _places(candidates: Tensor, begin: Tensor, end: Tensor, members: Tensor) -> tuple[Tensor, Tensor, Tensor]:

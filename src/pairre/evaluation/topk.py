@@ -15,7 +15,7 @@ from pairre.graph import KnownTriples, Side
 from pairre.graph.index import COLUMN, SideIndex
 from pairre.kernels import backend
 from pairre.models import Model
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 
 _MAX_QUERIES = {"cpu": 256, "cuda": 1 << 14}  # queries that go through the candidates together
 _MAX_SCORES = {"cpu": 1 << 20, "cuda": 1 << 26}  # scores that are held at a time
@@ -79,23 +79,23 @@ def best_entities(
                 scored.masked_fill_(lost, -torch.inf)
                 scored[at] = -torch.inf
                 best = _merged(*best, scored, first, k)
-        if model.ranks is not None:
-            best = _best_of_all(model.ranks, *best, k)
+        if model.processes is not None:
+            best = _best_of_all(model.processes, *best, k)
         positions, scores[part] = best
         found = positions if candidates is None else candidates[positions.clamp(max=num_candidates - 1)]
         ids[part] = found.masked_fill(best[1] == -torch.inf, -1)
         if progress is not None:
             progress(len(query[0]))
-    num_lost = num_lost if model.ranks is None else model.ranks.sum(num_lost)
+    num_lost = num_lost if model.processes is None else model.processes.sum(num_lost)
     return Best(ids.cpu(), scores.float().cpu(), int(num_lost))
 
 
-def _best_of_all(ranks: Ranks, positions: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the best k of what all ranks have found [B, ·], each among the candidates that it holds.
+def _best_of_all(processes: Processes, positions: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the best k of what all processes have found [B, ·], each among the candidates that it holds.
 
-    Ranks hold ascending blocks, so that of equal scores the candidate that comes first wins here, too.
+    Processes hold ascending blocks, so that of equal scores the candidate that comes first wins here, too.
     """
-    positions, scores = (found.T for found in ranks.gather(positions.T, scores.T))
+    positions, scores = (found.T for found in processes.gather(positions.T, scores.T))
     order = scores.argsort(dim=1, descending=True, stable=True)[:, :k]
     return positions.gather(1, order), scores.gather(1, order)
 

@@ -29,7 +29,7 @@ from pairre.kernels import Collected, backend
 from pairre.models import Model
 from pairre.runs import Run
 from pairre.support.errors import PairREError, suggest
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 
 Pairs = Literal["plausible", "observed", "all"]  # of a head and a tail that are considered for a relation
 _MOST_FOUND = {"cpu": 1 << 20, "cuda": 1 << 22}  # pairs that one call of a kernel may hand back
@@ -140,7 +140,7 @@ class _Search:
         state = SearchState(description, TopLinks.empty(k, floor, device))
         if path is not None and path.exists():
             state.read(path)
-            if run.model.ranks and not run.model.ranks.is_first:  # which goes on with all that was found
+            if run.model.processes and not run.model.processes.is_first:  # which goes on with all that was found
                 state.best, state.done = TopLinks.empty(k, state.best.floor, device), []
         return cls(run, ids, per_relation, pairs, floor, order, state, path)
 
@@ -159,22 +159,22 @@ class _Search:
                 state.finish_relation(self.floor)
         self._bring_together()
         self._save(after=0)
-        found, ranks = state.all_links(), self.run.model.ranks
-        return found if ranks is None else replace(found, k=sys.maxsize).of_all(ranks)
+        found, processes = state.all_links(), self.run.model.processes
+        return found if processes is None else replace(found, k=sys.maxsize).of_all(processes)
 
     def _bring_together(self) -> None:
         """Give the best links of all processes to the first, where several share the search."""
-        if (ranks := self.run.model.ranks) is not None:
-            best = self.state.best.of_all(ranks)
-            self.state.best = best if ranks.is_first else TopLinks.empty(best.k, best.floor, best.keys.device)
+        if (processes := self.run.model.processes) is not None:
+            best = self.state.best.of_all(processes)
+            self.state.best = best if processes.is_first else TopLinks.empty(best.k, best.floor, best.keys.device)
 
     def _save(self, after: float) -> None:
         """Write the state, if the last time was so many seconds ago; of several processes the first does, for all."""
-        ranks, is_due = self.run.model.ranks, time.monotonic() - self.saved >= after
-        if self.path is None or not (is_due if ranks is None else ranks.any(ranks.is_first and is_due)):
+        processes, is_due = self.run.model.processes, time.monotonic() - self.saved >= after
+        if self.path is None or not (is_due if processes is None else processes.any(processes.is_first and is_due)):
             return
         self._bring_together()
-        if ranks is None or ranks.is_first:
+        if processes is None or processes.is_first:
             self.state.write(self.path)
         self.saved = time.monotonic()
 
@@ -200,7 +200,7 @@ class _Search:
                 found = candidates.collect(block, least, most)
                 links = self._new_links(block, relation, candidates.ids, found)
                 better = state.best.with_links(*links)
-                total, floor = _greatest(model.ranks, found.total, better.floor)
+                total, floor = _greatest(model.processes, found.total, better.floor)
                 if total <= most:
                     state.best, state.head = replace(better, floor=floor), state.head + len(block)
                     size = size * _GROWTH if 2 * _GROWTH * total < most else size
@@ -264,11 +264,11 @@ def considered_pairs(graph: Graph, relation: int, pairs: Pairs) -> tuple[Tensor,
     return heads(relation, "head"), graph.domains.plausible(relation, "tail")
 
 
-def _greatest(ranks: Ranks | None, *numbers: float) -> list[float]:
+def _greatest(processes: Processes | None, *numbers: float) -> list[float]:
     """Return the greatest that any process has of each number, so that all go on in the same way."""
-    if ranks is None:
+    if processes is None:
         return list(numbers)
-    greatest: list[float] = ranks.most(torch.tensor(numbers, dtype=torch.float64)).tolist()
+    greatest: list[float] = processes.maximum(torch.tensor(numbers, dtype=torch.float64)).tolist()
     return greatest
 
 
@@ -305,7 +305,7 @@ def _refuse_diverged(run: Run) -> None:
     """Raise a PairREError if a weight is not a finite number, because no order of the links means anything then."""
     parts = (rows for source in run.model.sources() for _, rows in source.chunks(1 << 16))
     diverged = not all(bool(part.isfinite().all()) for part in chain(parts, run.model.dense_weights()))
-    if _greatest(run.model.ranks, diverged)[0]:
+    if _greatest(run.model.processes, diverged)[0]:
         raise PairREError(
             f"{run.path or run.graph.name}: some weights are not finite numbers, so scores cannot be compared; "
             "the weights have diverged: train again with a smaller train.lr"

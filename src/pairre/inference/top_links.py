@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pairre.runs import Calibration
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class TopLinks:
         floor = max(self.floor, float(keys[-1])) if len(keys) == self.k else self.floor
         return TopLinks(self.k, floor, keys, scores[order], triples[order])
 
-    def of_all(self, ranks: Ranks) -> TopLinks:
-        """Return the best of the links that all ranks have."""
+    def of_all(self, processes: Processes) -> TopLinks:
+        """Return the best of the links that all processes have."""
         nothing = TopLinks.empty(self.k, self.floor, self.keys.device)
-        return nothing.with_links(*ranks.gather(self.keys, self.scores, self.triples))
+        return nothing.with_links(*processes.gather(self.keys, self.scores, self.triples))

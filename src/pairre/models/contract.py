@@ -220,7 +220,7 @@ class ScoreFunction(torch.nn.Module):
     def initialise(self, bound: float, seed: int) -> None:
         """Draw all tables uniformly in ±bound, the same on every device."""
         for name, parameter in self.named_parameters():
-            if parameter.is_meta:  # who holds its rows draws them, by `first_rows`
+            if parameter.is_meta:  # who holds its rows draws them, by `initial_rows`
                 continue
             flat, stream = parameter.detach().view(-1), key(seed, "init", name)
             for start in range(0, len(flat), _DRAWN_AT_ONCE):
@@ -229,7 +229,7 @@ class ScoreFunction(torch.nn.Module):
                 part.copy_(uniform(stream, counter).mul_(2 * bound).sub_(bound))
             self.constrain(name, parameter.detach())
 
-    def first_rows(self, name: str, ids: Tensor, bound: float, seed: int) -> Tensor:
+    def initial_rows(self, name: str, ids: Tensor, bound: float, seed: int) -> Tensor:
         """Return the rows of some ids [N] of a table as `initialise` draws them, without the others."""
         table: Tensor = getattr(self, name)
         width = table.shape[1]

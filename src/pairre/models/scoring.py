@@ -28,7 +28,7 @@ from pairre.kernels import backend, compute_dtype
 from pairre.models.contract import Query, ScoreFunction
 from pairre.models.negative_layouts import Chunked, NegativeLayout, Own, Shared
 from pairre.support.errors import PairREError
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 
 Chunks = Iterator[tuple[int, Tensor]]  # prepared rows of candidates, each chunk with the position of its first
 MAX_ELEMENTS = 1 << 24  # of a temporary tensor
@@ -39,18 +39,20 @@ class RowSource(Protocol):
 
     num_rows: int
     width: int
-    ranks: Ranks | None = None  # that hold the rows between them, each a block of ids; None if all are held here
+    processes: Processes | None = (
+        None  # that hold the rows between them, each a block of ids; None if all are held here
+    )
 
     def gather(self, ids: Tensor) -> Tensor:
         """Return the rows of some ids [*ids.shape, width], in the precision they are computed with.
 
-        Where rows are divided over ranks, all of them ask for the same ids.
+        Where rows are divided over processes, all of them ask for the same ids.
         """
 
     def gather_held(self, ids: Tensor) -> tuple[int, Tensor]:
         """Return the rows of those of ids [N], ascending, that are held here, and the place of the first among ids.
 
-        Rank r holds the block `ranks.rows(num_rows)`. A source that finds these rows without the others overrides this.
+        Rank r holds the block `processes.block_of_rows(num_rows)`. A source that finds these rows without the others overrides this.
         """
         first, stop = held_places(self, ids)
         return first, self.gather(ids)[first:stop]
@@ -64,17 +66,19 @@ class RowSource(Protocol):
 
 def held_places(source: RowSource, ids: Tensor) -> tuple[int, int]:
     """Return the first and the last place, plus one, of those of ids [N], ascending, whose rows are held here."""
-    if source.ranks is None:
+    if source.processes is None:
         return 0, len(ids)
-    mine = source.ranks.rows(source.num_rows)
+    mine = source.processes.block_of_rows(source.num_rows)
     first, stop = torch.searchsorted(ids, torch.tensor([mine.start, mine.stop], device=ids.device)).tolist()
     return first, stop
 
 
 def require_all_rows(source: RowSource, what: str) -> None:
     """Raise a PairREError, which names what needs them, if this process holds only a block of the rows."""
-    if source.ranks is not None:
-        raise PairREError(f"{what} needs all rows in one process, and {source.ranks.size} share them: without torchrun")
+    if source.processes is not None:
+        raise PairREError(
+            f"{what} needs all rows in one process, and {source.processes.size} share them: without torchrun"
+        )
 
 
 class LocalRows(RowSource):
@@ -120,9 +124,9 @@ class Model(ScoreFunction):
             self.stored["relation"], self.relations = relations, self.encoded_relations(relations)
 
     @property
-    def ranks(self) -> Ranks | None:
+    def processes(self) -> Processes | None:
         """The processes that share the rows of entities, each with a block of them; None if this one has all."""
-        return self.entities.ranks
+        return self.entities.processes
 
     def sources(self) -> list[RowSource]:
         """Return the sources of all rows as they are stored."""
@@ -321,7 +325,7 @@ class Model(ScoreFunction):
             scale = None if w is None else w[part]
             for first, rows in chunks():
                 scores[part, first : first + len(rows)] = self.score_rows(q[part], scale, rows)
-        return scores if self.ranks is None else self.ranks.sum(scores)
+        return scores if self.processes is None else self.processes.sum(scores)
 
     def candidate_groups(
         self, triples: Tensor, side: Side, size: int, ids: Tensor | None = None

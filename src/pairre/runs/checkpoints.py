@@ -1,7 +1,7 @@
 """The checkpoint of a run folder: one file of one process, or a folder with a file of each rank.
 
 checkpoint.safetensors              everything, with the progress in its metadata
-checkpoint-000123/                  of several ranks; renamed whole when all of them have written
+checkpoint-000123/                  of several processes; renamed whole when all of them have written
     rank-00001-of-00002.safetensors   rows and state of the optimiser for a block of ids; the first has all else, too
     progress.json                     the progress, and the checksum of each file
 
@@ -23,7 +23,7 @@ from pairre.runs.progress import Progress
 from pairre.runs.shard_files import ShardFiles, shard_name, write_rows
 from pairre.support.errors import RunError
 from pairre.support.files import disk_errors, read_checked_json, sync_folder, write_checked_json
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 from pairre.support.tensors import read_metadata
 
 _FOLDER = re.compile(r"checkpoint-(\d{6,})(?:-(\d+))?")
@@ -46,7 +46,7 @@ def checkpoint_path(folder: Path) -> Path | None:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """Return the checkpoints of ranks, the oldest first."""
+    """Return the checkpoints of processes, the oldest first."""
     return sorted((path for path in folder.glob("checkpoint-*") if _FOLDER.fullmatch(path.name)), key=_age)
 
 
@@ -90,25 +90,25 @@ def read_checkpoint(path: Path, *, required: bool = True) -> Checkpoint:
 
 def save_checkpoint(
     folder: Path,
-    ranks: Ranks,
+    processes: Processes,
     rows: Mapping[str, Tensor],
     whole: Mapping[str, Tensor],
     place: tuple[int, int],
     progress: Progress,
 ) -> None:
-    """Write a checkpoint of all ranks, all or nothing, and remove older ones; every rank calls it.
+    """Write a checkpoint of all processes, all or nothing, and remove older ones; every rank calls it.
 
     This rank has `rows` from an id on of all entities, which are `place`; what is `whole` is the same on every rank.
     """
     part = folder / f".checkpoint-{progress.step:06}.part"
-    with ranks.together(), disk_errors(folder):
-        if ranks.is_first:
+    with processes.together(), disk_errors(folder):
+        if processes.is_first:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
-    with ranks.together():
-        write_rows(part / shard_name("rank", ranks), rows, whole if ranks.is_first else {}, *place)
-    with ranks.together(), disk_errors(folder):
-        if ranks.is_first:
+    with processes.together():
+        write_rows(part / shard_name("rank", processes), rows, whole if processes.is_first else {}, *place)
+    with processes.together(), disk_errors(folder):
+        if processes.is_first:
             files = sorted(part.glob("rank-*.safetensors"))
             checksums = {file.name: read_metadata(file)["checksum"] for file in files}
             write_checked_json(part / "progress.json", {"progress": asdict(progress), "files": checksums})
@@ -134,5 +134,5 @@ def remove_checkpoints(paths: list[Path]) -> None:
 
 
 def remove_folders(folder: Path) -> None:
-    """Remove the checkpoints of ranks, after one process has stored a newer one."""
+    """Remove the checkpoints of processes, after one process has stored a newer one."""
     remove_checkpoints(_folders(folder))

@@ -7,7 +7,7 @@ rules.tsv               the rules that training obeys, if any
 members/                of an ensemble: the recipes of its members, and its rules
 init-vectors.safetensors  vectors of entities that training starts from, if any were given
 checkpoint.safetensors  last weights, optimiser state and progress, for --resume (`checkpoints.py`)
-model.safetensors       the best weights so far, for evaluate and predict (of several ranks: `shard_files.py`)
+model.safetensors       the best weights so far, for evaluate and predict (of several processes: `shard_files.py`)
 log.jsonl               one line for each report and each validation
 metrics.json            the last evaluation of `train`
 calibration.json        the curve from scores to probabilities, fitted on the validation split

@@ -27,7 +27,7 @@ from pairre.runs.vectors import Table, Vectors, vector_chunks, vector_width
 from pairre.settings import Recipe
 from pairre.support.device import pick_device
 from pairre.support.errors import RunError
-from pairre.support.ranks import ALONE, Ranks
+from pairre.support.processes import ALONE, Processes
 from pairre.support.reading import shortened
 from pairre.support.tensors import read_metadata
 
@@ -77,8 +77,8 @@ class Run:
     @property
     def writes(self) -> bool:
         """Whether this process writes and shows results: of several that share the rows, the first does."""
-        ranks = self.model.ranks
-        return ranks is None or ranks.is_first
+        processes = self.model.processes
+        return processes is None or processes.is_first
 
     def save(self, path: str | Path) -> Path:
         """Write a run as a run folder, which exists whole or not at all, with all of its weights in one file."""
@@ -98,7 +98,12 @@ class Run:
 
 
 def load_run(
-    path: str | Path, device: str = "auto", *, verify: bool = True, mapped: bool = False, ranks: Ranks | None = None
+    path: str | Path,
+    device: str = "auto",
+    *,
+    verify: bool = True,
+    mapped: bool = False,
+    processes: Processes | None = None,
 ) -> Run:
     """Return the run of a folder, with its best weights.
 
@@ -107,19 +112,19 @@ def load_run(
     are those of the file, mapped into memory: processes that open the same run share one copy.
 
     Rows of entities in several files, as several processes train them, are never loaded together: those that are asked
-    for are read, and all of them chunk by chunk. With several `ranks` (`pairre.support.ranks`) a run of any files is
-    opened like that, and each process ranks and searches among its share of the entities.
+    for are read, and all of them chunk by chunk. With several `processes` (`pairre.support.processes`) a run of any files is
+    opened like that, and each process processes and searches among its share of the entities.
     """
     folder = RunFolder.open(Path(path))
     if verify:
         folder.verify()
     recipe, graph = folder.recipe(), folder.graph()
     members, chosen = folder.members(), pick_device(device)
-    files, is_shared = weight_files(folder.path), ranks is not None and ranks.size > 1
+    files, is_shared = weight_files(folder.path), processes is not None and processes.size > 1
     if len(files) > 1 or (files and is_shared):
-        with (ranks or ALONE).together():
-            blocks = open_blocks(files, verify=verify, ranks=ranks)
-        model = _model_of_blocks(folder, graph, recipe, chosen, blocks, ranks)
+        with (processes or ALONE).together():
+            blocks = open_blocks(files, verify=verify, processes=processes)
+        model = _model_of_blocks(folder, graph, recipe, chosen, blocks, processes)
     else:
         model = stored_model(folder, graph, recipe, members, chosen)
         folder.load_model(model, verify=verify, mapped=mapped and model.device.type == "cpu")
@@ -138,7 +143,12 @@ def load_run(
 
 
 def _model_of_blocks(
-    folder: RunFolder, graph: Graph, recipe: Recipe, device: torch.device, blocks: Sequence[Block], ranks: Ranks | None
+    folder: RunFolder,
+    graph: Graph,
+    recipe: Recipe,
+    device: torch.device,
+    blocks: Sequence[Block],
+    processes: Processes | None,
 ) -> Model:
     """Return the model of a folder that reads its rows of entities from files."""
     if (folder.path / "members").is_dir():
@@ -146,7 +156,7 @@ def _model_of_blocks(
     model = build_model(graph, recipe, device, False, stored_attachment(folder), holds_entities=False)
     others = {name: weights for name, weights in model.state_dict(keep_vars=True).items() if name != "entity"}
     folder.copy_into(blocks[0].file.tensors, others, blocks[0].file.path.name)
-    set_blocks(model, blocks, ranks)
+    set_blocks(model, blocks, processes)
     return model
 
 

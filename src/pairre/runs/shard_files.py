@@ -1,4 +1,4 @@
-"""Files of tensors that several ranks write together: each its block of rows, the first what belongs to no row as well.
+"""Files of tensors that several processes write together: each its block of rows, the first what belongs to no row as well.
 
 Rows are in the order of ids. A file's metadata says which rows it has: `rows` is {name: [start, stop, total]}. Weights
 are `model-00001-of-00002.safetensors` and so on in the run folder.
@@ -18,16 +18,16 @@ from torch import Tensor
 
 from pairre.support.errors import RunError
 from pairre.support.files import disk_errors, sync_folder
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 from pairre.support.tensors import read_metadata, read_tensors, write_tensors
 
 _WEIGHTS = re.compile(r"model-(\d{5})-of-(\d{5})\.safetensors")
 _NEXT = "model.next"  # a folder of weights that are whole, and on their way to the names that they will have
 
 
-def shard_name(stem: str, ranks: Ranks) -> str:
+def shard_name(stem: str, processes: Processes) -> str:
     """Return the name of this rank's file."""
-    return f"{stem}-{ranks.rank + 1:05}-of-{ranks.size:05}.safetensors"
+    return f"{stem}-{processes.rank + 1:05}-of-{processes.size:05}.safetensors"
 
 
 def write_rows(
@@ -45,7 +45,7 @@ def write_rows(
 
 def write_shard(
     folder: Path,
-    ranks: Ranks,
+    processes: Processes,
     tensors: Mapping[str, Tensor],
     start: int,
     total: int,
@@ -53,8 +53,8 @@ def write_shard(
 ) -> None:
     """Write this rank's file of a model's weights: its entity rows, and on the first rank all other tensors."""
     rows = {"entity": tensors["entity"]}
-    whole = {name: value for name, value in tensors.items() if name != "entity"} if ranks.is_first else {}
-    write_rows(folder / shard_name("model", ranks), rows, whole, start, total, metadata)
+    whole = {name: value for name, value in tensors.items() if name != "entity"} if processes.is_first else {}
+    write_rows(folder / shard_name("model", processes), rows, whole, start, total, metadata)
 
 
 class ShardFiles:
@@ -131,18 +131,23 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def save_weights(
-    folder: Path, ranks: Ranks, tensors: Mapping[str, Tensor], start: int, total: int, metadata: Mapping[str, str]
+    folder: Path,
+    processes: Processes,
+    tensors: Mapping[str, Tensor],
+    start: int,
+    total: int,
+    metadata: Mapping[str, str],
 ) -> None:
-    """Replace the weights of a run folder by those of all ranks, all or none; every rank calls it."""
+    """Replace the weights of a run folder by those of all processes, all or none; every rank calls it."""
     part = folder / f".{_NEXT}.part"
-    with ranks.together(), disk_errors(folder):
-        if ranks.is_first:
+    with processes.together(), disk_errors(folder):
+        if processes.is_first:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
-    with ranks.together():
-        write_shard(part, ranks, tensors, start, total, metadata)
-    with ranks.together(), disk_errors(folder):
-        if ranks.is_first:
+    with processes.together():
+        write_shard(part, processes, tensors, start, total, metadata)
+    with processes.together(), disk_errors(folder):
+        if processes.is_first:
             sync_folder(part)
             part.replace(folder / _NEXT)
             _finish_replacing(folder)
@@ -166,7 +171,7 @@ def _finish_replacing(folder: Path) -> None:
 
 
 def remove_shards(folder: Path, but: str = "") -> None:
-    """Remove the files of weights of ranks, but for those whose name ends in a way."""
+    """Remove the files of weights of processes, but for those whose name ends in a way."""
     for file in folder.glob("model-*-of-*.safetensors"):
         if _WEIGHTS.fullmatch(file.name) and not (but and file.name.endswith(but)):
             with contextlib.suppress(FileNotFoundError):

@@ -20,7 +20,7 @@ from pairre.kernels import compute_dtype
 from pairre.models import LocalRows, Model, RowSource, require_all_rows
 from pairre.models.scoring import held_places
 from pairre.support.errors import RunError
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 from pairre.support.reading import shortened
 from pairre.support.tensors import MappedTensors
 
@@ -62,10 +62,10 @@ class Block:
         return self.file.tensors["entity"]
 
 
-def open_blocks(paths: Sequence[Path], *, verify: bool = True, ranks: Ranks | None = None) -> list[Block]:
+def open_blocks(paths: Sequence[Path], *, verify: bool = True, processes: Processes | None = None) -> list[Block]:
     """Return the blocks of files that go together; a RunError names a file that is damaged or does not fit the others.
 
-    With `verify` every file is compared with its checksum; `ranks` divide that work.
+    With `verify` every file is compared with its checksum; `processes` divide that work.
     """
     blocks = [Block.of(path) for path in paths]
     first, end = blocks[0], 0
@@ -84,7 +84,7 @@ def open_blocks(paths: Sequence[Path], *, verify: bool = True, ranks: Ranks | No
     if end != first.total:
         raise RunError(f"{blocks[-1].file.path}: damaged: rows {end:,} to {first.total:,} are missing")
     if verify:
-        for block in blocks[ranks.rank :: ranks.size] if ranks else blocks:
+        for block in blocks[processes.rank :: processes.size] if processes else blocks:
             block.file.verify()
     return blocks
 
@@ -92,12 +92,12 @@ def open_blocks(paths: Sequence[Path], *, verify: bool = True, ranks: Ranks | No
 class BlockRows(RowSource):
     """The rows of entities in the files of a run; memory holds those that were asked for, or one chunk.
 
-    With `ranks`, each process walks over its share of the rows. All of them read all files.
+    With `processes`, each process walks over its share of the rows. All of them read all files.
     """
 
-    def __init__(self, model: Model, blocks: Sequence[Block], ranks: Ranks | None = None) -> None:
+    def __init__(self, model: Model, blocks: Sequence[Block], processes: Processes | None = None) -> None:
         self._model, self._blocks = model, blocks
-        self.ranks = ranks if ranks is not None and ranks.size > 1 else None
+        self.processes = processes if processes is not None and processes.size > 1 else None
         self.num_rows, self.width = blocks[0].total, blocks[0].table.shape[1]
         self._stops = torch.tensor([block.stop for block in blocks])
         self._dtype = compute_dtype(blocks[0].table.dtype)
@@ -118,7 +118,7 @@ class BlockRows(RowSource):
 
     def chunks(self, size: int) -> Iterator[tuple[int, Tensor]]:
         """Yield the rows that are this process's in chunks of at most `size`, each with the id of its first."""
-        mine = self.ranks.rows(self.num_rows) if self.ranks else range(self.num_rows)
+        mine = self.processes.block_of_rows(self.num_rows) if self.processes else range(self.num_rows)
         for start in range(mine.start, mine.stop, size):
             yield start, self._copy(start, min(start + size, mine.stop)).to(self._model.device)
 
@@ -165,9 +165,9 @@ def whole_weights(model: Model) -> dict[str, Tensor]:
     return weights
 
 
-def set_blocks(model: Model, blocks: Sequence[Block], ranks: Ranks | None = None) -> None:
+def set_blocks(model: Model, blocks: Sequence[Block], processes: Processes | None = None) -> None:
     """Have a model read its rows of entities from files."""
     path = blocks[0].file.path
     if model.entity.shape != (blocks[0].total, blocks[0].table.shape[1]):
         raise RunError(f"{path}: damaged: 'entity' is missing or has another shape")
-    model.set_rows(BlockRows(model, blocks, ranks), LocalRows(model.relation))
+    model.set_rows(BlockRows(model, blocks, processes), LocalRows(model.relation))

@@ -38,7 +38,7 @@ def vector_chunks(model: Model, table: Table = "entities") -> Iterator[tuple[int
     """
     size = max(1, _ELEMENTS // vector_width(model, table))
     with torch.no_grad():
-        if table == "entities" and model.ranks is None:
+        if table == "entities" and model.processes is None:
             for start, rows in model.entities.chunks(size):
                 yield start, model.as_vectors(rows).float()
             return

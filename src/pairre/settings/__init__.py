@@ -17,7 +17,7 @@ from pairre.settings.recipe import (
     keys,
 )
 from pairre.settings.shipped import graph_recipes, presets
-from pairre.settings.validate import torchrec_lacks, validate, validate_over_ranks
+from pairre.settings.validate import torchrec_lacks, validate, validate_over_processes
 
 __all__ = [
     "LossRecipe",
@@ -41,5 +41,5 @@ __all__ = [
     "settings_list",
     "torchrec_lacks",
     "validate",
-    "validate_over_ranks",
+    "validate_over_processes",
 ]

@@ -24,7 +24,7 @@ def validate(recipe: Recipe, graph: Graph, model: type[Model], *, with_rules: bo
         _check_rules(recipe, model)
 
 
-def validate_over_ranks(recipe: Recipe, model: type[Model], device: str, *, with_rules: bool = False) -> None:
+def validate_over_processes(recipe: Recipe, model: type[Model], device: str, *, with_rules: bool = False) -> None:
     """Raise a RecipeError that names the key if the recipe cannot be trained by several processes on a device type."""
     alone = "train it in one process (without --nproc)"
     if model.needs_other_rows:

@@ -1,7 +1,7 @@
-"""Start several processes of one command on this machine, as ranks, and start all of them again where one was killed.
+"""Start several processes of one command on this machine, as processes, and start all of them again where one was killed.
 
 torchrun does the same over many machines. Here the exit code stays that of the command, an error of the user is told
-once and starts nothing again, and the ranks meet by a file: no port is needed, and none is left by a life before.
+once and starts nothing again, and the processes meet by a file: no port is needed, and none is left by a life before.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pairre.support.ranks import STORE_FILE
+from pairre.support.processes import STORE_FILE
 
 MOST_LIVES = 11  # of one command; what kills it so often will kill it again
-_GRACE = 10.0  # seconds for the other ranks to notice that one has gone
+_GRACE = 10.0  # seconds for the other processes to notice that one has gone
 _PAUSE = 0.05
 
 
@@ -28,7 +28,10 @@ def launch(arguments: Sequence[str], num_ranks: int, tell: Callable[[str], None]
 
     `tell` gets a line where a process was killed and all start again.
     """
-    with tempfile.TemporaryDirectory(prefix="pairre-ranks-") as folder, _forwarded_signals() as (processes, received):
+    with (
+        tempfile.TemporaryDirectory(prefix="pairre-processes-") as folder,
+        _forwarded_signals() as (processes, received),
+    ):
         for life in range(MOST_LIVES):
             store = Path(folder) / f"life-{life}"
             processes[:] = [_start(arguments, rank, num_ranks, life, store) for rank in range(num_ranks)]
@@ -56,7 +59,7 @@ def _start(arguments: Sequence[str], rank: int, num_ranks: int, life: int, store
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> list[int]:
-    """Wait until all have ended, and return the ranks that ended by themselves, in order.
+    """Wait until all have ended, and return the processes that ended by themselves, in order.
 
     Once one has failed, the others are given some time.
     """

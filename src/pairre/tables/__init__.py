@@ -6,10 +6,10 @@ Decided here: how rows are updated, and where they are while a model learns. Tra
 
 from pairre.tables.contract import EmbeddingTable, Gathered
 from pairre.tables.local import OPTIMIZERS, DenseTable, LocalTable, TableGroup, local_table
-from pairre.tables.of_model import learning_tables, tables_of_some_entities, tables_over_ranks
+from pairre.tables.of_model import learning_tables, tables_of_some_entities, tables_over_processes
 from pairre.tables.optimizers import AdagradTable, AdamTable
 from pairre.tables.partial import FixedTable, PartialTable
-from pairre.tables.rank_rows import RankRows
+from pairre.tables.divided_rows import DividedRows
 from pairre.tables.schedule import learning_rates, restart_step
 from pairre.tables.sharded import ShardedTable
 
@@ -23,7 +23,7 @@ __all__ = [
     "Gathered",
     "LocalTable",
     "PartialTable",
-    "RankRows",
+    "DividedRows",
     "ShardedTable",
     "TableGroup",
     "learning_rates",
@@ -31,5 +31,5 @@ __all__ = [
     "local_table",
     "restart_step",
     "tables_of_some_entities",
-    "tables_over_ranks",
+    "tables_over_processes",
 ]

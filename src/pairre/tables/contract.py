@@ -48,7 +48,7 @@ class EmbeddingTable(Protocol):
         """Flush, then forget the state of the optimiser."""
 
     def local_rows(self) -> Iterator[tuple[int, Tensor]]:
-        """Yield the rows held here in chunks, each with the id of its first row."""
+        """Yield the rows held here in chunks, each with the position of its first row, which need not be an id."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the tensors of the optimiser by name, for checkpoints."""

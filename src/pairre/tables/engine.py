@@ -1,7 +1,7 @@
-"""What moves the rows of a table between ranks, and updates them where they are; the plain engine of torch.distributed.
+"""What moves the rows of a table between processes, and updates them where they are; the plain engine of torch.distributed.
 
 N row places of a step that this rank asks for, n rows that are held here. Places are those of `order.py`: rank r holds
-places from r × block on, the last ranks fewer, perhaps none.
+places from r × block on, the last processes fewer, perhaps none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from pairre.models import Model
 from pairre.settings import Recipe, torchrec_lacks
 from pairre.settings.recipe import TrainRecipe
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 from pairre.tables import torchrec_engine
 from pairre.tables.contract import Gathered
 from pairre.tables.local import RowConstraint, local_table
@@ -25,7 +25,7 @@ from pairre.tables.route import Route
 class Engine(Protocol):
     """The rows of a table that are held here, their optimiser, and the way between them and those who ask for them.
 
-    All ranks call each method in the same order.
+    All processes call each method in the same order.
     """
 
     name: ClassVar[str]  # in recipes
@@ -38,7 +38,7 @@ class Engine(Protocol):
         """
 
     def update(self, asked: Any, gradient: Tensor, step: Tensor) -> None:
-        """Move what `gather` returned against the gradient [N, width] of all ranks, added up for each row."""
+        """Move what `gather` returned against the gradient [N, width] of all processes, added up for each row."""
 
     def flush(self, step: Tensor) -> None:
         """Apply what was deferred, so that every row is as after `step` steps."""
@@ -62,17 +62,22 @@ class ExchangeEngine:
     name: ClassVar[str] = "exchange"
 
     def __init__(
-        self, ranks: Ranks, like: Tensor, recipe: TrainRecipe, constraint: RowConstraint | None, device: torch.device
+        self,
+        processes: Processes,
+        like: Tensor,
+        recipe: TrainRecipe,
+        constraint: RowConstraint | None,
+        device: torch.device,
     ) -> None:
         """Allocate a table that is `like` a tensor without memory."""
-        self._ranks, self._block = ranks, -(-len(like) // ranks.size)
-        self.rows = torch.empty(len(ranks.rows(len(like))), like.shape[1], dtype=like.dtype, device=device)
+        self._processes, self._block = processes, -(-len(like) // processes.size)
+        self.rows = torch.empty(len(processes.block_of_rows(len(like))), like.shape[1], dtype=like.dtype, device=device)
         self._table = local_table(self.rows, recipe, constraint)
         self.flush, self.restart, self.state = self._table.flush, self._table.restart, self._table.state
 
     def gather(self, places: Tensor, step: Tensor) -> tuple[Tensor, Any]:
         """Return rows as they are before `step`."""
-        route = Route(self._ranks, places, self._block)
+        route = Route(self._processes, places, self._block)
         gathered = self._table.gather(route.rows, step)
         return route.back(gathered.rows.detach()), _Asked(route, gathered)
 
@@ -81,25 +86,25 @@ class ExchangeEngine:
         self._table.update(asked.gathered, asked.route.forth(gradient), step)
 
 
-def make_engine(ranks: Ranks, model: Model, recipe: Recipe, constraint: RowConstraint | None) -> Engine:
+def make_engine(processes: Processes, model: Model, recipe: Recipe, constraint: RowConstraint | None) -> Engine:
     """Return the engine of a model's entities that the recipe asks for; its rows are not drawn."""
     asked, device = recipe.tables.engine, model.device
     if asked == "auto" and not torchrec_lacks(recipe, type(model), device.type):
-        asked = "exchange" if ranks.any(not torchrec_engine.is_installed()) else "torchrec"
+        asked = "exchange" if processes.any(not torchrec_engine.is_installed()) else "torchrec"
     if asked == "torchrec":
-        with ranks.together():
+        with processes.together():
             torchrec_engine.load()
-        return torchrec_engine.TorchRecEngine(ranks, model.entity, recipe.train)
-    return ExchangeEngine(ranks, model.entity, recipe.train, constraint, device)
+        return torchrec_engine.TorchRecEngine(processes, model.entity, recipe.train)
+    return ExchangeEngine(processes, model.entity, recipe.train, constraint, device)
 
 
-def fetch(ranks: Ranks, held: Tensor, places: Tensor, block: int) -> Tensor:
-    """Return rows [N, …] of any places from tensors of which every rank holds its block; all ranks call it."""
-    route = Route(ranks, places, block)
+def fetch(processes: Processes, held: Tensor, places: Tensor, block: int) -> Tensor:
+    """Return rows [N, …] of any places from tensors of which every rank holds its block; all processes call it."""
+    route = Route(processes, places, block)
     return route.back(held[route.rows])
 
 
-def put(ranks: Ranks, held: Tensor, places: Tensor, block: int, values: Tensor) -> None:
-    """Store rows [N, …] at any places of tensors of which every rank holds its block; all ranks call it."""
-    route = Route(ranks, places, block)
+def put(processes: Processes, held: Tensor, places: Tensor, block: int, values: Tensor) -> None:
+    """Store rows [N, …] at any places of tensors of which every rank holds its block; all processes call it."""
+    route = Route(processes, places, block)
     held[route.rows] = route.forth(values)

@@ -1,6 +1,6 @@
 """The tables of a model that is in this process: one for each of its parameters, with what their rows must obey.
 
-This is where training meets the storage of a model. Over ranks, entity rows are divided and all else is replicated.
+This is where training meets the storage of a model. Over processes, entity rows are divided and all else is replicated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pairre.models import Model
 from pairre.settings.recipe import Recipe, TrainRecipe
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 from pairre.tables.contract import EmbeddingTable
 from pairre.tables.engine import make_engine
 from pairre.tables.local import DenseTable, RowConstraint, local_table
@@ -39,20 +39,22 @@ def learning_tables(
     return tables
 
 
-def tables_over_ranks(model: Model, recipe: Recipe, ranks: Ranks) -> dict[str, EmbeddingTable]:
+def tables_over_processes(model: Model, recipe: Recipe, processes: Processes) -> dict[str, EmbeddingTable]:
     """Return the tables of a model that does not hold its entities: their rows are drawn here, a part on each rank."""
     tables: dict[str, EmbeddingTable] = {}
     for name, parameter in model.named_parameters():
         constraint = _constraint(model, name)
         if name == "entity":
-            draw = partial(model.first_rows, name, bound=recipe.init_range, seed=recipe.train.seed)
-            tables[name] = ShardedTable(ranks, len(parameter), draw, make_engine(ranks, model, recipe, constraint))
+            draw = partial(model.initial_rows, name, bound=recipe.init_range, seed=recipe.train.seed)
+            tables[name] = ShardedTable(
+                processes, len(parameter), draw, make_engine(processes, model, recipe, constraint)
+            )
             continue
         table = local_table(parameter.detach(), recipe.train, constraint)
         if name == "weights":
-            tables[name] = ReplicatedWeights(ranks, DenseTable(table, parameter))
+            tables[name] = ReplicatedWeights(processes, DenseTable(table, parameter))
         else:
-            tables[name] = ReplicatedTable(ranks, table)
+            tables[name] = ReplicatedTable(processes, table)
     return tables
 
 

@@ -1,4 +1,4 @@
-"""The order of the rows of a table that is divided over ranks: a bijection of ids that is computed, not stored.
+"""The order of the rows of a table that is divided over processes: a bijection of ids that is computed, not stored.
 
 Ids in the order of first sight have the frequent entities at their beginning, and one rank would have most of the work.
 id → (id × a) mod E with a ≈ E / φ puts ids that follow each other far apart, as evenly as any order can.

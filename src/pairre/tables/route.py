@@ -1,6 +1,6 @@
-"""The way between the ranks that ask for rows and those that have them: one exchange of ids, then rows either way.
+"""The way between the processes that ask for rows and those that have them: one exchange of ids, then rows either way.
 
-N rows that this rank asks for, M rows that this rank is asked for, by all ranks.
+N rows that this rank asks for, M rows that this rank is asked for, by all processes.
 """
 
 from __future__ import annotations
@@ -8,22 +8,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pairre.support.ranks import Ranks, exchanged
+from pairre.support.processes import Processes, exchanged
 
 
 class Route:
     """Who asks whom for which rows, by places of which each rank has a block of equal size."""
 
-    def __init__(self, ranks: Ranks, places: Tensor, block: int) -> None:
+    def __init__(self, processes: Processes, places: Tensor, block: int) -> None:
         import torch.distributed as dist
 
         owner = places // block
         self._order = owner.argsort(stable=True)
-        sent = torch.bincount(owner, minlength=ranks.size).cpu()
+        sent = torch.bincount(owner, minlength=processes.size).cpu()
         received = torch.empty_like(sent)
         exchanged(dist.all_to_all_single, received, sent)
         self._asks, self._asked = sent.tolist(), received.tolist()
-        self.rows = self.forth(places) - ranks.rank * block  # [M]: of this rank's block, in the order of who asks
+        self.rows = self.forth(places) - processes.rank * block  # [M]: of this rank's block, in the order of who asks
 
     def forth(self, values: Tensor) -> Tensor:
         """Send values [N, …], one for each row that is asked for, to its owner; return those received, [M, …]."""
@@ -36,7 +36,7 @@ class Route:
 
 
 def _exchange(values: Tensor, out: list[int], into: list[int]) -> Tensor:
-    """Return the rows [sum(into), …] that all ranks send; as bytes, because gloo does not know every type."""
+    """Return the rows [sum(into), …] that all processes send; as bytes, because gloo does not know every type."""
     import torch.distributed as dist
 
     received = values.new_empty(sum(into), *values.shape[1:])

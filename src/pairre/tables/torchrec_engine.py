@@ -1,4 +1,4 @@
-"""TorchRec's engine of a table over ranks: FBGEMM's fused row-wise Adagrad moves rows where they are, on the CPU.
+"""TorchRec's engine of a table over processes: FBGEMM's fused row-wise Adagrad moves rows where they are, on the CPU.
 
 `settings.torchrec_lacks` says what it cannot do. TorchRec takes seconds to load, so that it is loaded only where it is
 used.
@@ -20,7 +20,7 @@ from torch import Tensor
 from pairre.kernels.reference.rows import ADAGRAD_EPS
 from pairre.settings.recipe import TrainRecipe
 from pairre.support.errors import RecipeError
-from pairre.support.ranks import Ranks, exchanged
+from pairre.support.processes import Processes, exchanged
 from pairre.tables.schedule import learning_rates
 
 _TABLE = "entity"
@@ -58,18 +58,18 @@ class TorchRecEngine:
 
     name: ClassVar[str] = "torchrec"
 
-    def __init__(self, ranks: Ranks, like: Tensor, recipe: TrainRecipe) -> None:
+    def __init__(self, processes: Processes, like: Tensor, recipe: TrainRecipe) -> None:
         """Allocate a table that is `like` a tensor without memory; TorchRec is loaded."""
         self._rates = learning_rates(recipe)
         # A rank without rows could not look any up. Places beyond the table are never asked for.
-        padded = -(-len(like) // ranks.size) * ranks.size
+        padded = -(-len(like) // processes.size) * processes.size
         with _quietly():
-            self._module = _sharded_module(ranks, padded, like.shape[1])
+            self._module = _sharded_module(processes, padded, like.shape[1])
         self._optimizer = self._module.fused_optimizer
         [weights] = self._module.state_dict().values()
         [state] = self._optimizer.state_dict()["state"].values()
         [square] = state.values()
-        held = len(ranks.rows(len(like)))
+        held = len(processes.block_of_rows(len(like)))
         self.rows: Tensor = weights.local_shards()[0].tensor[:held]
         self._square: Tensor = square.local_shards()[0].tensor[:held]
 
@@ -100,8 +100,8 @@ class TorchRecEngine:
         return {"square": self._square}
 
 
-def _sharded_module(ranks: Ranks, num_rows: int, width: int) -> Any:
-    """Return TorchRec's module of one table of float32 that all ranks divide."""
+def _sharded_module(processes: Processes, num_rows: int, width: int) -> Any:
+    """Return TorchRec's module of one table of float32 that all processes divide."""
     import torch.distributed as dist
     from torch.distributed.optim.apply_optimizer_in_backward import _apply_optimizer_in_backward as fuse
     from torchrec.distributed.comm_ops import set_gradient_division
@@ -121,8 +121,8 @@ def _sharded_module(ranks: Ranks, num_rows: int, width: int) -> Any:
         whole,
         {_TABLE: row_wise()},
         sharder=sharder,
-        local_size=ranks.size,
-        world_size=ranks.size,
+        local_size=processes.size,
+        world_size=processes.size,
         device_type="cpu",
     )
     return sharder.shard(whole, plan, ShardingEnv.from_process_group(dist.group.WORLD), torch.device("cpu"))

@@ -22,7 +22,7 @@ from pairre.support.errors import PairREError, RunError
 from pairre.support.randomness import generator
 from pairre.support.text import shell_word
 from pairre.training.display import Display
-from pairre.training.state import State, StateOverRanks, WholeState
+from pairre.training.state import State, StateOverProcesses, WholeState
 from pairre.training.step import Trainer
 
 log = logging.getLogger("pairre")
@@ -60,9 +60,9 @@ class Loop:
         self.report_every = max(1, min(most, self.settings.steps // 20))
         self.validate_every = trainer.recipe.validate_every
         self.valid, self.fixed_candidates = self._validation_triples()
-        self.ranks = trainer.ranks
+        self.processes = trainer.processes
         self.state: State = (
-            StateOverRanks(trainer, folder) if folder and self.ranks.size > 1 else WholeState(trainer, folder)
+            StateOverProcesses(trainer, folder) if folder and self.processes.size > 1 else WholeState(trainer, folder)
         )
 
     def _validation_triples(self) -> tuple[Tensor, dict[Side, Tensor]]:
@@ -92,8 +92,8 @@ class Loop:
             self.state.load_checkpoint()
             self.trainer.start(progress)
             self.progress = progress
-            with self.ranks.together():
-                if self.ranks.is_first:
+            with self.processes.together():
+                if self.processes.is_first:
                     self.folder.log.cut(self.progress.step)
             self.history = self.folder.log.entries()
             if changed:
@@ -158,8 +158,8 @@ class Loop:
             self._last_report += time.monotonic() - before  # speed is that of training alone
         due = time.monotonic() - self._last_checkpoint >= self.settings.checkpoint_seconds
         signum = stop_signals[0] if stop_signals else 0
-        if self.ranks.size > 1:  # which stop and store as one, though their clocks and signals differ
-            signum, due = self.ranks.greatest(signum, due)
+        if self.processes.size > 1:  # which stop and store as one, though their clocks and signals differ
+            signum, due = self.processes.greatest(signum, due)
         if self.folder and (signum or due):
             self.checkpoint()
             self._last_checkpoint = time.monotonic()
@@ -193,10 +193,10 @@ class Loop:
 
     def _validation_metrics(self) -> dict[str, float]:
         """Return the metrics of both sides that the model has on the validation triples."""
-        ranks = rank_both_sides(
+        processes = rank_both_sides(
             self.trainer.model, self.valid, self.trainer.graph.known, fixed_candidates=self.fixed_candidates
         )
-        return summarise(ranks)["both"]
+        return summarise(processes)["both"]
 
     def _finish(self) -> None:
         """Leave the best weights in the model."""
@@ -210,7 +210,7 @@ class Loop:
     def _log(self, entry: dict[str, Any]) -> None:
         entry = {**entry, "seconds": round(self.progress.seconds, 3)}
         self.history.append(entry)
-        if self.folder and self.ranks.is_first:
+        if self.folder and self.processes.is_first:
             self.folder.log.append(entry)
         self.display.report(entry)
 

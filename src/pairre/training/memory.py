@@ -22,7 +22,7 @@ _BYTES_OF_A_STEP = 32  # the learning rate of a step while the rates of all are 
 def check_memory(graph: Graph, recipe: Recipe, device: torch.device, num_ranks: int = 1) -> None:
     """Raise a RecipeError if the tables with their optimiser, or the learning rates, alone are beyond memory.
 
-    Each of several ranks has a part of the entities.
+    Each of several processes has a part of the entities.
 
     Otherwise the system might stop the process when it first writes to what it was granted.
     """

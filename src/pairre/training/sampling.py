@@ -25,7 +25,7 @@ from pairre.models import Chunked, Model, NegativeLayout, Own, Shared
 from pairre.settings.recipe import LossRecipe, Recipe
 from pairre.support.errors import RecipeError
 from pairre.support.randomness import key
-from pairre.support.ranks import ALONE, Ranks
+from pairre.support.processes import ALONE, Processes
 
 STEP_SIDES: tuple[Side, Side] = ("tail", "head")  # corrupted by even and by odd steps
 
@@ -69,11 +69,11 @@ class Sampler:
         learnt: Tensor | None = None,
         learnt_weights: Tensor | None = None,
         *,
-        ranks: Ranks = ALONE,
+        processes: Processes = ALONE,
     ) -> None:
         """Prepare batches of the triples of train, or of those `learnt` [N, 3]; all of train counts as known.
 
-        The weights are those of train, or `learnt_weights` [N]. Each of several `ranks` draws whole batches, and keeps
+        The weights are those of train, or `learnt_weights` [N]. Each of several `processes` draws whole batches, and keeps
         its part.
         """
         self.filter, self.num_negatives = recipe.sampling.filter, recipe.sampling.negatives  # 0 means all entities
@@ -107,7 +107,7 @@ class Sampler:
         if self.relation_sides:
             self.indexes["relation"] = graph.known_train.side("relation", device)
         self.plans = self._plans(graph, recipe, positives, k_vs_all)
-        self.part, self.part_of_sets = self._parts(ranks)
+        self.part, self.part_of_sets = self._parts(processes)
 
     def _plans(
         self, graph: Graph, recipe: Recipe, positives: dict[Side, Tensor], k_vs_all: bool
@@ -131,18 +131,18 @@ class Sampler:
             for side, weight in zip(STEP_SIDES, (tails, heads), strict=True)
         }
 
-    def _parts(self, ranks: Ranks) -> tuple[slice, slice]:
+    def _parts(self, processes: Processes) -> tuple[slice, slice]:
         """Return the positives of a batch that are this rank's, and the sets of negatives that only these have."""
         if self.chunk_size >= self.batch_size:  # one set, which all share
-            parts, key, num = ranks.share(self.batch_size), "train.batch", self.batch_size
+            parts, key, num = processes.even_slice(self.batch_size), "train.batch", self.batch_size
             found = parts, slice(None)
         else:
             key, num = "sampling.chunk_size", -(-self.batch_size // self.chunk_size)
-            parts = ranks.share(num)
+            parts = processes.even_slice(num)
             found = slice(parts.start * self.chunk_size, min(parts.stop * self.chunk_size, self.batch_size)), parts
-        if num < ranks.size:
+        if num < processes.size:
             what = "positives" if key == "train.batch" else "sets of negatives"
-            raise RecipeError(f"{key}: a batch has {num} {what}, and each of {ranks.size} processes needs one")
+            raise RecipeError(f"{key}: a batch has {num} {what}, and each of {processes.size} processes needs one")
         return found
 
     def _one_triple_per_query(self, side: Side, learnt: Tensor | None) -> Tensor:

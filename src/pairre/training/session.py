@@ -18,7 +18,7 @@ from pairre.runs.changes import changed_keys, replace_recipe
 from pairre.runs.folder import PLAIN_FORMAT
 from pairre.settings import Overrides, Recipe, resolve, settings_list
 from pairre.support.errors import RecipeError, RunError
-from pairre.support.ranks import ALONE, Ranks
+from pairre.support.processes import ALONE, Processes
 from pairre.support.text import shell_word
 from pairre.training.display import make_display
 from pairre.training.distillation import Teacher
@@ -52,9 +52,9 @@ class Session:
         device: torch.device,
         progress: bool,
         tensorboard: bool = False,
-        ranks: Ranks = ALONE,
+        processes: Processes = ALONE,
     ) -> None:
-        self.graph, self.path, self.resume, self.ranks = graph, path, resume, ranks
+        self.graph, self.path, self.resume, self.processes = graph, path, resume, processes
         self.folder = _existing_folder(path) if resume else None
         if init_from and vectors:
             raise RecipeError("initial vectors and another run (init_from) both say where entities start: choose one")
@@ -76,18 +76,18 @@ class Session:
         if self.folder:
             self._compare_with(self.folder, overrides)
         elif path is not None:
-            with ranks.together():
-                if ranks.is_first:
+            with processes.together():
+                if processes.is_first:
                     check_free(path)
         # The trainer and the display raise errors before a folder is made.
         self.trainer = Trainer(
-            graph, self.recipe, device, self.rules, vectors=self.vectors, teacher=teacher, ranks=ranks
+            graph, self.recipe, device, self.rules, vectors=self.vectors, teacher=teacher, processes=processes
         )
         if init_from and not self.folder:
             copy_known_rows(self.trainer.model, graph, init_from)
         # Which processes there are, and what brings rows to them: shown once, and noted in run.json.
-        self.over_ranks = {"processes": ranks.size, "engine": engine} if (engine := self.trainer.engine) else {}
-        place = f"{device}, {ranks.size} processes ({engine})" if engine else str(device)
+        self.over_processes = {"processes": processes.size, "engine": engine} if (engine := self.trainer.engine) else {}
+        place = f"{device}, {processes.size} processes ({engine})" if engine else str(device)
         self.display = make_display(graph, self.recipe, place, path if tensorboard else None, progress)
 
     def _compare_with(self, folder: RunFolder, overrides: Overrides) -> None:
@@ -108,15 +108,15 @@ class Session:
         with ExitStack() as stack:
             if not self.folder and self.path:
                 self.trainer.check_finite()
-            with self.ranks.together():
-                if self.ranks.is_first:
+            with self.processes.together():
+                if self.processes.is_first:
                     self._take_folder(stack)
             if self.path and not self.folder:
                 self.folder = RunFolder(self.path)
             self.loop = Loop(self.trainer, self.folder, self.display, self.on_validation)
             if self.resume:
                 self.loop.resume(self.changed)
-            elif self.ranks.size > 1:
+            elif self.processes.size > 1:
                 self.loop.state.store_checkpoint()
             if self.warns:
                 _warn_of_leakage(self.graph)
@@ -132,13 +132,13 @@ class Session:
                 replace_recipe(self.folder, self.recipe)
         elif self.path:
             origin = {**self.origin, **self.taught_by}
-            alone = self.ranks.size == 1
+            alone = self.processes.size == 1
             self.folder = RunFolder.create(
                 self.path,
                 self.graph,
                 self.recipe,
                 self.rules,
-                origin={**self.over_ranks, **({"origin": origin} if origin else {})},
+                origin={**self.over_processes, **({"origin": origin} if origin else {})},
                 vectors=self.vectors,
                 fill=self.trainer.store_checkpoint if alone else lambda _: None,
             )
@@ -163,12 +163,12 @@ class Session:
         if self.folder and final:
             self.display.notify(f"ranking the {final[0]} split")
             metrics = evaluate(run, final[0])
-            with self.ranks.together():
-                if self.ranks.is_first:
+            with self.processes.together():
+                if self.processes.is_first:
                     self.folder.save_metrics(metrics)
         if self.folder and (calibration := calibration_of(run)):
-            with self.ranks.together():
-                if self.ranks.is_first:
+            with self.processes.together():
+                if self.processes.is_first:
                     self.folder.save_calibration(calibration)
         return run
 

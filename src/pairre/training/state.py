@@ -16,7 +16,7 @@ from pairre.runs.checkpoints import read_checkpoint, save_checkpoint
 from pairre.runs.folder import meaning_of
 from pairre.runs.shard_files import ShardFiles, save_weights, weight_files
 from pairre.support.errors import RunError
-from pairre.tables import RankRows, ShardedTable
+from pairre.tables import DividedRows, ShardedTable
 from pairre.training.step import Trainer
 
 
@@ -79,15 +79,15 @@ class WholeState:
             self._trainer.model.load_state_dict(self._best)
 
 
-class StateOverRanks:
+class StateOverProcesses:
     """The state of this rank: a part of the entities, and what every rank has."""
 
     def __init__(self, trainer: Trainer, folder: RunFolder) -> None:
-        self._trainer, self._folder, self._ranks = trainer, folder, trainer.ranks
+        self._trainer, self._folder, self._processes = trainer, folder, trainer.processes
         table = trainer.tables.tables["entity"]
         assert isinstance(table, ShardedTable)
         self._entity = table
-        self._block = self._ranks.rows(table.num_rows)
+        self._block = self._processes.block_of_rows(table.num_rows)
         self._stored: Progress | None = None  # of the checkpoint that was written last
 
     def _whole(self) -> dict[str, Tensor]:
@@ -114,18 +114,18 @@ class StateOverRanks:
         if self._stored == (now := replace(progress, seconds=0)):
             return
         self._stored = now
-        with self._ranks.together():
-            if self._ranks.is_first:
+        with self._processes.together():
+            if self._processes.is_first:
                 self._folder.log.sync()
-        rows = {name: self._entity.by_id(held) for name, held in self._held().items()}
+        rows = {name: self._entity.held_to_ids(held) for name, held in self._held().items()}
         place = self._block.start, self._entity.num_rows
-        save_checkpoint(self._folder.path, self._ranks, rows, self._replicated(), place, progress)
+        save_checkpoint(self._folder.path, self._processes, rows, self._replicated(), place, progress)
 
     def load_checkpoint(self) -> Progress:
         """Load the checkpoint of any number of processes; each rank reads a block of ids, and sends rows to owners."""
         path = self._folder.checkpoint
         assert path
-        with self._ranks.together():
+        with self._processes.together():
             stored = read_checkpoint(path)
             whole = stored.files.whole()
             self._folder.copy_into(whole, self._replicated(), path.name)
@@ -137,26 +137,26 @@ class StateOverRanks:
     def shown(self) -> Iterator[None]:
         """Put this rank's block of ids behind the model."""
         before = self._trainer.model.stored["entity"]
-        self._show(self._entity.by_id(self._entity.engine.rows))
+        self._show(self._entity.held_to_ids(self._entity.engine.rows))
         yield
         del self._shown
         self._trainer.model.set_rows(before)
 
     def _show(self, rows: Tensor) -> None:
         self._shown = rows
-        self._trainer.model.set_rows(RankRows(self._ranks, rows, self._entity.num_rows))
+        self._trainer.model.set_rows(DividedRows(self._processes, rows, self._entity.num_rows))
 
     def keep_best(self) -> None:
-        """Replace the files of all ranks."""
-        if self._ranks.is_first:
+        """Replace the files of all processes."""
+        if self._processes.is_first:
             (self._folder.path / "calibration.json").unlink(missing_ok=True)
         tensors = {"entity": self._shown, **self._whole()}
         meaning = meaning_of(self._trainer.model)
-        save_weights(self._folder.path, self._ranks, tensors, self._block.start, self._entity.num_rows, meaning)
+        save_weights(self._folder.path, self._processes, tensors, self._block.start, self._entity.num_rows, meaning)
 
     def load_best(self) -> None:
         """Read this rank's block of ids, and what every rank has."""
-        with self._ranks.together():
+        with self._processes.together():
             files = weight_files(self._folder.path)
             if not files:
                 raise RunError(f"{self._folder.path}: has no weights")

@@ -20,17 +20,17 @@ from pairre.models import Model, model_class
 from pairre.models.contract import IdsByTable, RowsByTable
 from pairre.rules import Rule
 from pairre.runs import InitVectors, Progress, RunFolder, build_model
-from pairre.settings import validate, validate_over_ranks
+from pairre.settings import validate, validate_over_processes
 from pairre.settings.recipe import Recipe
 from pairre.support.errors import TrainingError
-from pairre.support.ranks import ALONE, Ranks
+from pairre.support.processes import ALONE, Processes
 from pairre.tables import (
     ShardedTable,
     TableGroup,
     learning_tables,
     restart_step,
     tables_of_some_entities,
-    tables_over_ranks,
+    tables_over_processes,
 )
 from pairre.training.capture import CapturedSteps, overlap
 from pairre.training.distillation import DistillationTerm, Teacher
@@ -64,21 +64,21 @@ class Trainer:
         continued: ContinuedModel | None = None,
         vectors: InitVectors | None = None,
         teacher: Teacher | None = None,
-        ranks: Ranks = ALONE,
+        processes: Processes = ALONE,
     ) -> None:
-        self.graph, self.recipe, self.ranks = graph, recipe, ranks
+        self.graph, self.recipe, self.processes = graph, recipe, processes
         score_function = model_class(recipe.model.name)
         validate(recipe, graph, score_function, with_rules=bool(rules))
-        if ranks.size > 1:
-            validate_over_ranks(recipe, score_function, device.type, with_rules=bool(rules))
-        check_memory(graph, recipe, device, ranks.size)
+        if processes.size > 1:
+            validate_over_processes(recipe, score_function, device.type, with_rules=bool(rules))
+        check_memory(graph, recipe, device, processes.size)
         learnt = (continued.triples, continued.weights) if continued else ()
         # First, because building its index needs much memory.
-        self.sampler = Sampler(graph, recipe, score_function, device, *learnt, ranks=ranks)
-        check_batch_memory(graph, recipe, -(-self.sampler.batch_size // ranks.size), device)
+        self.sampler = Sampler(graph, recipe, score_function, device, *learnt, processes=processes)
+        check_batch_memory(graph, recipe, -(-self.sampler.batch_size // processes.size), device)
         self.compute_targets = self.sampler.targets  # `overlap` replaces it on a GPU
         self.model = (
-            continued.model if continued else build_model(graph, recipe, device, holds_entities=ranks.size == 1)
+            continued.model if continued else build_model(graph, recipe, device, holds_entities=processes.size == 1)
         )
         if vectors:
             vectors.copy_into(self.model)
@@ -86,8 +86,8 @@ class Trainer:
         self._row_builder = self.rules or (self.model if self.model.needs_other_rows else None)
         if continued:
             self.tables = TableGroup(tables_of_some_entities(self.model, continued.entities, recipe.train))
-        elif ranks.size > 1:
-            self.tables = TableGroup(tables_over_ranks(self.model, recipe, ranks))
+        elif processes.size > 1:
+            self.tables = TableGroup(tables_over_processes(self.model, recipe, processes))
         else:
             frozen = vectors.ids if vectors and vectors.frozen else None
             tied = self.rules.table if self.rules else None
@@ -105,7 +105,7 @@ class Trainer:
             self._weight_ids["weights"] = torch.arange(weights.num_rows, device=device)
         self._restart = restart_step(recipe.train)
         self._captured: CapturedSteps | None = None
-        waits = teacher is not None or ranks.size > 1  # for the device
+        waits = teacher is not None or processes.size > 1  # for the device
         if device.type == "cuda" and self.sampler.kernels.can_capture and not waits:
             overlap(self, device)
             self._captured = CapturedSteps(self)
@@ -113,7 +113,7 @@ class Trainer:
 
     @property
     def engine(self) -> str:
-        """The name of what brings rows to the ranks; empty for one process."""
+        """The name of what brings rows to the processes; empty for one process."""
         table = self.tables.tables["entity"]
         return table.engine.name if isinstance(table, ShardedTable) else ""
 
@@ -172,7 +172,7 @@ class Trainer:
         """Continue from the progress of a checkpoint."""
         self.progress = progress
         self.step_number.fill_(progress.step)
-        self.loss_sum.fill_(progress.loss_sum if self.ranks.is_first else 0)
+        self.loss_sum.fill_(progress.loss_sum if self.processes.is_first else 0)
 
     def mean_loss(self, num_steps: int) -> float:
         """Return the mean loss of the `num_steps` steps since the last call; TrainingError if it is not finite."""
@@ -183,8 +183,8 @@ class Trainer:
         return value
 
     def total_loss(self) -> float:
-        """Return the sum of losses since `mean_loss` was last called, over all ranks."""
-        return self.ranks.sum(self.loss_sum.clone()).item()
+        """Return the sum of losses since `mean_loss` was last called, over all processes."""
+        return self.processes.sum(self.loss_sum.clone()).item()
 
     def flush(self) -> None:
         """Apply what tables deferred, so that the model can be used."""
@@ -199,7 +199,7 @@ class Trainer:
             raise self._error(f"the loss became {loss} by")
         for name, table in self.tables.tables.items():
             is_finite = all(bool(rows.isfinite().all()) for _, rows in table.local_rows())
-            if self.ranks.any(not is_finite):
+            if self.processes.any(not is_finite):
                 raise self._error(f"the {name} weights are not finite at")
 
     def _error(self, what: str) -> TrainingError:

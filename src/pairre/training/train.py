@@ -17,10 +17,10 @@ from pairre.runs import InitVectors, Run, RunFolder, VectorSource, load_run, rea
 from pairre.settings import Overrides, Recipe, resolve, settings_list
 from pairre.support.device import pick_device
 from pairre.support.errors import GraphError, RecipeError
-from pairre.support.ranks import join_ranks
+from pairre.support.processes import join_processes
 from pairre.training.distillation import Teacher
 from pairre.training.loop import TrainingInterruptedError, ValidationCallback, collect_stop_signals
-from pairre.training.over_ranks import check_over_ranks, starts_again
+from pairre.training.over_processes import check_over_processes, starts_again
 from pairre.training.rule_constraints import usable_rules
 from pairre.training.session import Session, check_free
 
@@ -64,10 +64,10 @@ def train(
     A `teacher` is a run on the same graph, such as an ensemble, whose scores of all entities are learnt, too, as the
     section `distill` of the recipe says. It is needed again to resume.
     """
-    ranks = join_ranks()
-    resume = resume or starts_again(ranks, out)
-    graph, chosen = _load(graph, [out] if out and resume else []), pick_device(device, ranks.local_rank)
-    check_over_ranks(ranks, out, init_from=init_from, init_vectors=init_vectors)
+    processes = join_processes()
+    resume = resume or starts_again(processes, out)
+    graph, chosen = _load(graph, [out] if out and resume else []), pick_device(device, processes.local_rank)
+    check_over_processes(processes, out, init_from=init_from, init_vectors=init_vectors)
     overrides = _with_teacher(overrides, teacher)
     session = Session(
         graph,
@@ -80,11 +80,11 @@ def train(
         path=None if out is None else Path(out),
         resume=resume,
         device=chosen,
-        progress=progress and ranks.is_first,
-        tensorboard=tensorboard and ranks.is_first,
-        ranks=ranks,
+        progress=progress and processes.is_first,
+        tensorboard=tensorboard and processes.is_first,
+        processes=processes,
     )
-    session.on_validation, session.warns = on_validation, progress and not on_validation and ranks.is_first
+    session.on_validation, session.warns = on_validation, progress and not on_validation and processes.is_first
     return _run_together([session], chosen)[0]
 
 
@@ -113,7 +113,7 @@ def train_seeds(
     overrides, numbers, given_rules = _with_teacher(overrides, teacher), list(dict.fromkeys(seeds)), _read(rules)
     if not numbers:
         raise RecipeError("seeds: name at least one")
-    if join_ranks().size > 1:
+    if join_processes().size > 1:
         raise RecipeError("seeds: several processes train one run; leave out --seeds, or train in one process")
     if any(setting.partition("=")[0].strip() == "train.seed" for setting in overrides):
         raise RecipeError("train.seed: several seeds are trained, one after the other; leave out train.seed or --seeds")

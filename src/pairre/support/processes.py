@@ -1,6 +1,6 @@
-"""The processes that train together, called ranks, and the little that they must say to each other.
+"""The processes that train together, called processes, and the little that they must say to each other.
 
-One process is `Ranks()`: nothing is sent, and torch.distributed is never loaded. Several are described by the
+One process is `Processes()`: nothing is sent, and torch.distributed is never loaded. Several are described by the
 environment, as torchrun, Slurm's srun or `pairre train --nproc` set it.
 """
 
@@ -81,8 +81,11 @@ def first_of_nodes(nodes: str) -> str:
 
 
 @dataclass(frozen=True)
-class Ranks:
-    """Who takes part. Every method but `rows` and `share` is called by all ranks in the same order."""
+class Processes:
+    """The processes that train or answer together. All of them call the methods that exchange something, in one order.
+
+    `is_first`, `block_of_rows` and `even_slice` exchange nothing.
+    """
 
     rank: int = 0
     size: int = 1
@@ -94,21 +97,21 @@ class Ranks:
         """Whether this is the rank that shows progress and writes what is written once."""
         return self.rank == 0
 
-    def rows(self, total: int) -> range:
-        """Return the rows of a table that this rank has: as many as any other, but for the last ones."""
+    def block_of_rows(self, total: int) -> range:
+        """Return the rows of a table that this rank has: as many as any other, but for the last ranks."""
         size = -(-total // self.size)
         return range(min(total, self.rank * size), min(total, (self.rank + 1) * size))
 
-    def share(self, num: int) -> slice:
-        """Return this rank's part of `num` items that all ranks know; none is empty unless there are too few."""
+    def even_slice(self, num: int) -> slice:
+        """Return this rank's part of `num` items that all processes know; none is empty unless there are too few."""
         return slice(num * self.rank // self.size, num * (self.rank + 1) // self.size)
 
     def sum(self, x: Tensor) -> Tensor:
         """Add up tensors of one shape, in place."""
         return self._reduce(x, "SUM")
 
-    def most(self, x: Tensor) -> Tensor:
-        """Take the greatest numbers of tensors of one shape, in place."""
+    def maximum(self, x: Tensor) -> Tensor:
+        """Replace each element of tensors of one shape by the greatest that any process has, in place."""
         return self._reduce(x, "MAX")
 
     def _reduce(self, x: Tensor, how: str) -> Tensor:
@@ -128,11 +131,14 @@ class Ranks:
             return numbers if len(numbers) > 1 else numbers[0]
         import torch
 
-        found = self.most(torch.tensor(numbers, dtype=torch.int64)).tolist()
+        found = self.maximum(torch.tensor(numbers, dtype=torch.int64)).tolist()
         return found if len(found) > 1 else found[0]
 
     def gather(self, *tensors: Tensor) -> list[Tensor]:
-        """Return tensors with the rows of all ranks, in order; those of one rank have equally many rows."""
+        """Return each tensor with the rows of all processes, in order of ranks.
+
+        Processes may have different numbers of rows; the tensors of one call have equally many.
+        """
         if self.size == 1:
             return list(tensors)
         import torch
@@ -154,9 +160,9 @@ class Ranks:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Have all ranks end a block well, or all raise: where one fails, the others raise FailedElsewhereError.
+        """Have all processes end a block well, or all raise: where one fails, the others raise FailedElsewhereError.
 
-        A block that is entered by several ranks must not exchange anything: who failed would be waited for in vain.
+        A block that is entered by several processes must not exchange anything: who failed would be waited for in vain.
         """
         failure: BaseException | None = None
         try:
@@ -170,7 +176,7 @@ class Ranks:
             raise FailedElsewhereError
 
 
-ALONE = Ranks()
+ALONE = Processes()
 
 
 def exchanged(call: Callable[..., Any], *arguments: Any) -> Any:
@@ -182,8 +188,8 @@ def exchanged(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @cache
-def join_ranks() -> Ranks:
-    """Return the ranks that the environment describes, after all of them have met; this process alone without one."""
+def join_processes() -> Processes:
+    """Return the processes that the environment describes, after all of them have met; this process alone without one."""
     here = place()
     if here is None:
         return ALONE
@@ -192,12 +198,12 @@ def join_ranks() -> Ranks:
     if STORE_FILE in os.environ and sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # if who started the processes is killed
     dist.init_process_group("gloo", store=_store(), rank=here.rank, world_size=here.size, timeout=_TIMEOUT)
-    return Ranks(here.rank, here.size, here.local_rank, here.life)
+    return Processes(here.rank, here.size, here.local_rank, here.life)
 
 
 @cache
 def _store() -> Any:
-    """Return what the ranks of one life meet by; one that was left over from a life before would confuse them."""
+    """Return what the processes of one life meet by; one that was left over from a life before would confuse them."""
     dist: Any = import_module("torch.distributed")  # whose stores mypy does not find
     here = place()
     assert here
@@ -211,7 +217,7 @@ def _store() -> Any:
 
 
 def speaks_first() -> bool:
-    """Return whether this process is the first of its ranks to say how they ended, or is alone."""
+    """Return whether this process is the first of its processes to say how they ended, or is alone."""
     here = place()
     if here is None:
         return True

@@ -1,9 +1,9 @@
-"""Where a process stands among ranks is read from the environment of torchrun, Slurm, or nobody."""
+"""Where a process stands among processes is read from the environment of torchrun, Slurm, or nobody."""
 
 import pytest
 import torch
 
-from pairre.support.ranks import ALONE, Place, Ranks, first_of_nodes, place
+from pairre.support.processes import ALONE, Place, Processes, first_of_nodes, place
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS")
 
@@ -38,11 +38,11 @@ def test_the_first_node_of_a_list(nodes, first):
 @pytest.mark.parametrize("total", [0, 1, 2, 5, 7, 100])
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 def test_rows_and_shares_cover_everything_once(total, size):
-    ranks = [Ranks(rank, size) for rank in range(size)]
-    assert [row for one in ranks for row in one.rows(total)] == list(range(total))
-    assert [item for one in ranks for item in range(total)[one.share(total)]] == list(range(total))
+    processes = [Processes(rank, size) for rank in range(size)]
+    assert [row for one in processes for row in one.rows(total)] == list(range(total))
+    assert [item for one in processes for item in range(total)[one.even_slice(total)]] == list(range(total))
     if total >= size:
-        assert all(range(total)[one.share(total)] for one in ranks)
+        assert all(range(total)[one.even_slice(total)] for one in processes)
 
 
 def test_one_process_exchanges_nothing():

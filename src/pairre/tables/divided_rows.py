@@ -1,4 +1,4 @@
-"""The rows of a table that is divided over ranks, for ranking and answers: each rank holds a block of ids."""
+"""The rows of a table that is divided over processes, for ranking and answers: each rank holds a block of ids."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import Tensor
 from pairre.kernels import compute_dtype
 from pairre.models import RowSource
 from pairre.models.scoring import held_places
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 
 
-class RankRows(RowSource):
-    """A source of rows (`models.RowSource`) of which this rank holds those of `ranks.rows(num_rows)`."""
+class DividedRows(RowSource):
+    """A source of rows (`models.RowSource`) of which this rank holds those of `processes.block_of_rows(num_rows)`."""
 
-    def __init__(self, ranks: Ranks, held: Tensor, num_rows: int) -> None:
-        self.ranks: Ranks | None = ranks
-        self._all, self._held, self._mine = ranks, held, ranks.rows(num_rows)
+    def __init__(self, processes: Processes, held: Tensor, num_rows: int) -> None:
+        self.processes: Processes | None = processes
+        self._all, self._held, self._mine = processes, held, processes.block_of_rows(num_rows)
         self.num_rows, self.width = num_rows, held.shape[1]
 
     def gather(self, ids: Tensor) -> Tensor:
-        """Return the rows of some ids [*ids.shape, width]; all ranks ask for the same ids."""
+        """Return the rows of some ids [*ids.shape, width]; all processes ask for the same ids."""
         flat = ids.flatten()
         here = ((flat >= self._mine.start) & (flat < self._mine.stop)).nonzero()[:, 0]
         found = torch.zeros(len(flat), self.width, dtype=compute_dtype(self._held.dtype), device=self._held.device)

@@ -6,18 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from pairre.support.errors import RecipeError, RunError
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 
 
-def starts_again(ranks: Ranks, out: str | Path | None) -> bool:
-    """Return whether all ranks were started again after one was killed, and a run folder is there to go on from."""
-    return ranks.life > 0 and out is not None and ranks.any(ranks.is_first and (Path(out) / "run.json").exists())
+def starts_again(processes: Processes, out: str | Path | None) -> bool:
+    """Return whether all processes were started again after one was killed, and a run folder is there to go on from."""
+    return (
+        processes.life > 0
+        and out is not None
+        and processes.any(processes.is_first and (Path(out) / "run.json").exists())
+    )
 
 
-def check_over_ranks(ranks: Ranks, out: str | Path | None, **sources: Any) -> None:
+def check_over_processes(processes: Processes, out: str | Path | None, **sources: Any) -> None:
     """Refuse what several processes cannot do: train without a folder, or start from the rows of some source."""
-    if ranks.size > 1 and out is None:
+    if processes.size > 1 and out is None:
         raise RunError("out: several processes need a run folder, in which each stores its part")
     given = [name for name, source in sources.items() if source is not None]
-    if ranks.size > 1 and given:
+    if processes.size > 1 and given:
         raise RecipeError(f"{given[0]}: several processes draw all rows themselves; train in one process (no --nproc)")

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from pairre.settings import override
 from pairre.support.errors import RecipeError, RunError
-from pairre.support.ranks import Ranks
+from pairre.support.processes import Processes
 from pairre.tables import torchrec_engine
 from pairre.training.step import Trainer
 
@@ -132,11 +132,11 @@ def test_a_checkpoint_goes_on_with_another_engine(ring, tmp_path):
 
 def test_an_engine_that_does_not_load_is_named_with_what_to_install(graph, quick, monkeypatch):
     monkeypatch.setattr(torchrec_engine, "import_module", lambda name: import_module("there_is_no_such_module"))
-    monkeypatch.setattr(Ranks, "any", lambda ranks, flag: flag)
+    monkeypatch.setattr(Processes, "any", lambda processes, flag: flag)
     with pytest.raises(RecipeError, match=r"tables.engine: torchrec does not load \(No module .*--no-deps torchrec"):
-        Trainer(graph, override(quick, TORCHREC), torch.device("cpu"), ranks=Ranks(1, 2))
+        Trainer(graph, override(quick, TORCHREC), torch.device("cpu"), processes=Processes(1, 2))
     monkeypatch.setattr(torchrec_engine, "is_installed", lambda: False)
-    trainer = Trainer(graph, override(quick, TORCHREC[1:]), torch.device("cpu"), ranks=Ranks(1, 2))
+    trainer = Trainer(graph, override(quick, TORCHREC[1:]), torch.device("cpu"), processes=Processes(1, 2))
     assert trainer.engine == "exchange"
 
 
@@ -192,13 +192,13 @@ def test_an_error_of_all_ranks_is_told_once(ring, tmp_path):
     ],
 )
 def test_what_several_processes_cannot_do_is_refused_by_name(graph, quick, settings, expected):
-    recipe, ranks = override(quick, settings), Ranks(1, 2)
+    recipe, processes = override(quick, settings), Processes(1, 2)
     with nullcontext() if expected is None else pytest.raises(RecipeError, match=expected):
-        Trainer(graph, recipe, torch.device("cpu"), ranks=ranks)
+        Trainer(graph, recipe, torch.device("cpu"), processes=processes)
 
 
 def test_a_run_of_several_processes_needs_a_folder(graph, quick, monkeypatch):
-    monkeypatch.setattr(sys.modules["pairre.training.train"], "join_ranks", lambda: Ranks(0, 2))
+    monkeypatch.setattr(sys.modules["pairre.training.train"], "join_processes", lambda: Processes(0, 2))
     with pytest.raises(RunError, match="several processes need a run folder"):
         pairre.train(graph, quick, progress=False)
     with pytest.raises(RecipeError, match="init_from"):

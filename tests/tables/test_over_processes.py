@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from pairre.support.ranks import ALONE, STORE_FILE
+from pairre.support.processes import ALONE, STORE_FILE
 from pairre.tables.order import RowOrder
 from pairre.tables.torchrec_engine import is_installed
 
-WORKER = Path(__file__).with_name("ranks_worker.py")
+WORKER = Path(__file__).with_name("processes_worker.py")
 sys.path.insert(0, str(WORKER.parent))
-from ranks_worker import CASES, cases, losses, recipe_of  # noqa: E402
+from processes_worker import CASES, cases, losses, recipe_of  # noqa: E402
 
 needs_torchrec = pytest.mark.skipif(not is_installed(), reason="TorchRec is not installed (make .venv/.torchrec)")
 
 
 def run_ranks(number: int, folder: Path, engine: str) -> dict[str, list[float]]:
-    """Run the worker as so many ranks with an engine and return what the first wrote."""
+    """Run the worker as so many processes with an engine and return what the first wrote."""
     out = folder / "losses.json"
     processes = []
     for rank in range(number):
@@ -58,7 +58,7 @@ def test_the_order_of_rows_is_a_bijection_that_spreads_neighbours(num_rows):
     places = order.places(ids)
     assert torch.equal(order.ids(places), ids)
     assert ((places >= 0) & (places < num_rows)).all()
-    if 1000 < num_rows < 10**6:  # whichever ids are frequent, 8 ranks have as many of them
+    if 1000 < num_rows < 10**6:  # whichever ids are frequent, 8 processes have as many of them
         assert len(torch.unique(places)) == num_rows
         for first in (0, 500, 1234):
             counts = torch.bincount(order.places(torch.arange(first, first + 800)) * 8 // num_rows, minlength=8)

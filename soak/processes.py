@@ -1,11 +1,11 @@
 """Kill a random rank of a training at a random moment, and see that all start again and end in the same bits.
 
-python -m soak.ranks               ten kills, of two and of three ranks in turn
-python -m soak.ranks --kills 2     two
-python -m soak.ranks --keep        also writes docs/results/soak-ranks-DATE.json
+python -m soak.processes               ten kills, of two and of three processes in turn
+python -m soak.processes --kills 2     two
+python -m soak.processes --keep        also writes docs/results/soak-processes-DATE.json
 
 Checkpoints are stored all the time, so that some kills fall into one. Afterwards the weights must be those of an
-undisturbed training by as many ranks, the folder must pass its checks, and nothing unfinished may be left in it.
+undisturbed training by as many processes, the folder must pass its checks, and nothing unfinished may be left in it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ def main() -> None:
     """Kill, compare, print or keep the counts."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--keep", action="store_true", help="write docs/results/soak-ranks-DATE.json")
+    parser.add_argument("--keep", action="store_true", help="write docs/results/soak-processes-DATE.json")
     arguments = parser.parse_args()
     chance, lines, failures = random.Random(0), [], []
     with tempfile.TemporaryDirectory() as folder:
         expected: dict[int, str] = {}
         for number in range(arguments.kills):
-            ranks, run = 2 + number % 2, Path(folder) / f"run-{number}"
-            if ranks not in expected:
-                whole = Path(folder) / f"whole-{ranks}"
-                process = _start(whole, ranks)
+            processes, run = 2 + number % 2, Path(folder) / f"run-{number}"
+            if processes not in expected:
+                whole = Path(folder) / f"whole-{processes}"
+                process = _start(whole, processes)
                 assert process.wait() == 0, "the undisturbed training failed"
-                expected[ranks] = _weights(whole)
-            line = _killed(run, ranks, chance)
-            line["same_bits"] = line["code"] == 0 and _weights(run) == expected[ranks]
+                expected[processes] = _weights(whole)
+            line = _killed(run, processes, chance)
+            line["same_bits"] = line["code"] == 0 and _weights(run) == expected[processes]
             line["left"] = [path.name for path in run.rglob("*.part")]
             lines.append(line)
             print(json.dumps(line), flush=True)
@@ -50,21 +50,21 @@ def main() -> None:
         from benchmarks.machine import RESULTS, describe
 
         result = {"machine": describe(), "settings": SETTINGS, "kills": lines, "failures": len(failures)}
-        path = RESULTS / f"soak-ranks-{describe()['date']}.json"
+        path = RESULTS / f"soak-processes-{describe()['date']}.json"
         path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     if failures:
         sys.exit(f"{len(failures)} of {len(lines)} kills ended otherwise; the first: {failures[0]}")
 
 
-def _start(run: Path, ranks: int) -> subprocess.Popen[str]:
+def _start(run: Path, processes: int) -> subprocess.Popen[str]:
     flags = [part for setting in SETTINGS for part in ("--set", setting)]
-    command = [sys.executable, "-m", "pairre", "train", "atlas", "--out", str(run), "--nproc", str(ranks), *flags]
+    command = [sys.executable, "-m", "pairre", "train", "atlas", "--out", str(run), "--nproc", str(processes), *flags]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def _killed(run: Path, ranks: int, chance: random.Random) -> dict[str, Any]:
+def _killed(run: Path, processes: int, chance: random.Random) -> dict[str, Any]:
     """Train, kill one rank some time after the first checkpoint, and return what happened."""
-    process = _start(run, ranks)
+    process = _start(run, processes)
     while not any(run.glob("checkpoint-*")) and process.poll() is None:
         time.sleep(0.01)
     time.sleep(chance.uniform(0, 3))
@@ -75,7 +75,7 @@ def _killed(run: Path, ranks: int, chance: random.Random) -> dict[str, Any]:
     _, said = process.communicate()
     resumed = [line.rsplit(" ", 1)[1] for line in said.splitlines() if line.startswith("resumed after step")]
     return {
-        **{"ranks": ranks, "killed": victim, "in_a_checkpoint": writes, "code": process.returncode},
+        **{"processes": processes, "killed": victim, "in_a_checkpoint": writes, "code": process.returncode},
         "resumed_after": resumed,
     }
 

@@ -1,4 +1,4 @@
-"""What each of several ranks does in `test_over_ranks.py`, and one process beside them."""
+"""What each of several processes does in `test_over_processes.py`, and one process beside them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import torch
 
 from pairre.models import model_class
 from pairre.settings import Recipe, override, torchrec_lacks
-from pairre.support.ranks import Ranks, join_ranks
-from pairre.tables import RankRows, ShardedTable
+from pairre.support.processes import Processes, join_processes
+from pairre.tables import DividedRows, ShardedTable
 from pairre.training.step import Trainer
 
 STEPS = 20
@@ -34,7 +34,7 @@ SETTINGS = {
     "all entities": ["sampling.negatives=0", "loss.name=k-vs-all", "loss.subsampling=false", *ADAGRAD],
     "half precision": ["model.storage=float16", *ADAGRAD],
 }
-CASES = [(name, 40) for name in SETTINGS] + [("adagrad", 2), ("own negatives", 2)]  # with more and fewer than ranks
+CASES = [(name, 40) for name in SETTINGS] + [("adagrad", 2), ("own negatives", 2)]  # with more and fewer than processes
 BATCH = 31  # which neither 2 nor 3 divides
 
 
@@ -50,9 +50,9 @@ def cases(engine: str) -> list[tuple[str, int]]:
     return [case for case in CASES if engine == "exchange" or case[0] in able]
 
 
-def losses(num_entities: int, recipe: Recipe, ranks: Ranks) -> tuple[Trainer, list[float]]:
+def losses(num_entities: int, recipe: Recipe, processes: Processes) -> tuple[Trainer, list[float]]:
     """Return a trainer after some steps, with the loss of each."""
-    trainer = Trainer(planted_graph(num_entities), recipe, torch.device("cpu"), ranks=ranks)
+    trainer = Trainer(planted_graph(num_entities), recipe, torch.device("cpu"), processes=processes)
     found = []
     for _ in range(STEPS):
         trainer.advance(1)
@@ -62,19 +62,19 @@ def losses(num_entities: int, recipe: Recipe, ranks: Ranks) -> tuple[Trainer, li
     return trainer, found
 
 
-def check_rows(table: ShardedTable, ranks: Ranks) -> None:
+def check_rows(table: ShardedTable, processes: Processes) -> None:
     """Rows come back by id as they went, whatever their type, and a source shows the same as the table."""
-    block = ranks.rows(table.num_rows)
-    rows = table.by_id(table.engine.rows)
+    block = processes.block_of_rows(table.num_rows)
+    rows = table.held_to_ids(table.engine.rows)
     assert len(rows) == len(block)
-    table._chunk = 3  # so that there are several, and on the last ranks fewer
-    assert torch.equal(rows, table.by_id(table.engine.rows))
+    table._chunk = 3  # so that there are several, and on the last processes fewer
+    assert torch.equal(rows, table.held_to_ids(table.engine.rows))
     for kind in (torch.int32, torch.float16, torch.int64):
         numbers = torch.arange(3 * table.num_rows).view(-1, 3).to(kind)
         held = torch.full((len(table.engine.rows), 3), -1, dtype=kind)
         table.load(held, lambda start, stop, numbers=numbers: numbers[start:stop])
-        assert torch.equal(table.by_id(held), numbers[block.start : block.stop])
-    source = RankRows(ranks, rows, table.num_rows)
+        assert torch.equal(table.held_to_ids(held), numbers[block.start : block.stop])
+    source = DividedRows(processes, rows, table.num_rows)
     every = torch.arange(table.num_rows)
     gathered = source.gather(torch.stack([every, every.flip(0)]))
     shown = torch.cat([torch.empty(0, table.width), *(part for _, part in source.chunks(2))])
@@ -88,16 +88,16 @@ def check_rows(table: ShardedTable, ranks: Ranks) -> None:
 def main() -> None:
     """Write the losses of all settings that an engine can do; the first rank writes."""
     out, engine = sys.argv[1:]
-    ranks = join_ranks()
+    processes = join_processes()
     found = {}
     for name, num_entities in cases(engine):
-        trainer, found[f"{name}, {num_entities} entities"] = losses(num_entities, recipe_of(name, engine), ranks)
+        trainer, found[f"{name}, {num_entities} entities"] = losses(num_entities, recipe_of(name, engine), processes)
         table = trainer.tables.tables["entity"]
         assert table.engine.name == engine
-        check_rows(table, ranks)
-        [same] = ranks.gather(trainer.model.relation.detach()[None])
+        check_rows(table, processes)
+        [same] = processes.gather(trainer.model.relation.detach()[None])
         assert (same == same[:1]).all()
-    if ranks.is_first:
+    if processes.is_first:
         Path(out).write_text(json.dumps(found))
 
 
