@@ -1,10 +1,10 @@
-"""Tables over processes: are losses those of one process, and what do steps, checkpoints and ranking take as graphs grow?
+"""Tables over processes: are losses those of one process, and what do steps, checkpoints and ranking take?
 
 FB15k-237 with row-wise Adagrad and with Adam, trained by one process, by two and by three, with each engine that can:
 the greatest relative difference of the loss over 20 steps (and over `--steps`), processor time of a rank and a step,
-and time of a step. Then synthetic graphs of
-growing numbers of entities: memory of a rank, a step, a checkpoint, and the ranking of 500 triples. All processes are on
-this machine and talk by gloo, so that processes on as many cores as there are bring room, not speed.
+and time of a step. Then synthetic graphs of growing numbers of entities: memory of a rank, a step, a checkpoint, and
+the ranking of 500 triples. All processes are on this machine and talk by gloo, so that more of them bring room, not
+speed.
 
     python benchmarks/scale.py [--quick] [--entities 1e5,1e6] [--processes 1,2] [--steps 1000]
                                [--keep | --json FILE]
@@ -151,7 +151,8 @@ def show(name: str, line: dict[str, Any]) -> None:
     memory = "/".join(f"{gb:.2f}" for gb in line["peak_gb_of_ranks"])
     more = "".join(f"  {key.split('_')[0]} {line[key]:.1f} s" for key in line if key.endswith("_seconds"))
     print(
-        f"{name:30} {line['processes']} processes  {line['ms_a_step']:6.1f} ms  processor {processor} ms  {memory} GB{more}",
+        f"{name:30} {line['processes']} processes  {line['ms_a_step']:6.1f} ms  "
+        f"processor {processor} ms  {memory} GB{more}",
         flush=True,
     )
 

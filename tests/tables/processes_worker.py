@@ -72,7 +72,7 @@ def check_rows(table: ShardedTable, processes: Processes) -> None:
     for kind in (torch.int32, torch.float16, torch.int64):
         numbers = torch.arange(3 * table.num_rows).view(-1, 3).to(kind)
         held = torch.full((len(table.engine.rows), 3), -1, dtype=kind)
-        table.load(held, lambda start, stop, numbers=numbers: numbers[start:stop])
+        table.fill_held(held, lambda start, stop, numbers=numbers: numbers[start:stop])
         assert torch.equal(table.held_to_ids(held), numbers[block.start : block.stop])
     source = DividedRows(processes, rows, table.num_rows)
     every = torch.arange(table.num_rows)

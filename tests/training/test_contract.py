@@ -142,7 +142,7 @@ def test_both_sides_corrupt_relations_only_where_they_differ(graph, quick, recip
 
     def loss(recipe, step):
         trainer = Trainer(graph, recipe, CPU)
-        trainer.start(Progress(step=step))
+        trainer.resume_from(Progress(step=step))
         trainer.advance(1)
         return trainer.mean_loss(1)
 

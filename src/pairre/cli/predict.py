@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 import typer
 
 from pairre.cli import tables
-from pairre.cli.answer_tables import explanation_tables
 from pairre.cli.console import echo, echo_json, err, open_run, out, progress_bar
 from pairre.cli.options import (
     Columns,
@@ -23,6 +22,7 @@ from pairre.cli.options import (
     Verify,
     triple_layout,
 )
+from pairre.cli.reason_tables import explanation_tables
 from pairre.support.errors import PairREError
 from pairre.support.terminal import standard_output
 

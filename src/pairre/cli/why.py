@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from pairre.cli import answer_tables as tables
+from pairre.cli import reason_tables as tables
 from pairre.cli.console import echo_json, open_run, out, progress_bar
 from pairre.cli.options import Device, RunArgument, Verify
 

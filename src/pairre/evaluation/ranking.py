@@ -16,8 +16,7 @@ from torch import Tensor
 from pairre.graph import Graph, KnownTriples, Side
 from pairre.graph.index import COLUMN
 from pairre.kernels import RankingBatch, backend
-from pairre.models import Model, Query
-from pairre.models.scoring import Chunks
+from pairre.models import Model
 from pairre.support.errors import GraphError
 
 log = logging.getLogger("pairre")
@@ -83,14 +82,24 @@ def rank(
         true_place = torch.searchsorted(candidates, true_id)
         begin, end, excluded = _places(candidates, begin, end, excluded)
     higher, equal = (torch.zeros(len(triples), dtype=torch.int64, device=device) for _ in range(2))
-    true_score = torch.empty(len(triples), dtype=model.dtype, device=device)
+    true_score = torch.zeros(len(triples), dtype=model.dtype, device=device)
     kernels, size = backend(device.type), max(1, _MAX_QUERY_FEATURES[device.type] // model.dim)
     processes = model.processes
     with torch.no_grad():
         for part, chunks in model.candidate_groups(triples, side, size, candidates):
             _, query = model.make_queries(triples[part], side)
             metric = model.metric or model.pair_score
-            true_score[part] = _true_scores(model, query, true_place[part], chunks())
+            true_rows, here = None, torch.zeros_like(true_place[part], dtype=torch.bool)
+            for first_id, rows in chunks():
+                place = true_place[part] - first_id
+                inside = (place >= 0) & (place < len(rows))
+                found = rows[place.clamp(0, len(rows) - 1)]
+                true_rows = found if true_rows is None else torch.where(inside[:, None], found, true_rows)
+                here |= inside
+            if true_rows is not None:
+                true_score[part] = kernels.true_scores(metric, *query, true_rows)
+            if processes is not None:  # the one that holds the row has its score
+                true_score[part] = processes.sum(torch.where(here, true_score[part], 0))
             left_out = true_place[part], begin[part], end[part], excluded
             batch = RankingBatch(metric, *query, true_score[part], *left_out)
             for first_id, rows in chunks():
@@ -104,22 +113,6 @@ def rank(
     is_known = index.contains(triples, true_id[:, None])[:, 0]
     num_candidates = num_all - (end - begin) + is_known.long()
     return _ranks(higher, equal, num_candidates, true_score.isnan())
-
-
-def _true_scores(model: Model, query: Query, true_place: Tensor, chunks: Chunks) -> Tensor:
-    """Return the score [B] of the candidate at a place for each query; the process that holds it scores it."""
-    true_rows, here = None, torch.zeros_like(true_place, dtype=torch.bool)
-    for first, rows in chunks:
-        place = true_place - first
-        inside = (place >= 0) & (place < len(rows))
-        found = rows[place.clamp(0, len(rows) - 1)]
-        true_rows = found if true_rows is None else torch.where(inside[:, None], found, true_rows)
-        here |= inside
-    scores = torch.zeros(len(here), dtype=model.dtype, device=here.device)
-    if true_rows is not None:
-        kernels, metric = backend(here.device.type), model.metric or model.pair_score
-        scores = kernels.true_scores(metric, *query, true_rows)
-    return scores if model.processes is None else model.processes.sum(torch.where(here, scores, 0))
 
 
 def _places(candidates: Tensor, begin: Tensor, end: Tensor, members: Tensor) -> tuple[Tensor, Tensor, Tensor]:

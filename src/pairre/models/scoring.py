@@ -39,9 +39,7 @@ class RowSource(Protocol):
 
     num_rows: int
     width: int
-    processes: Processes | None = (
-        None  # that hold the rows between them, each a block of ids; None if all are held here
-    )
+    processes: Processes | None = None  # which hold a block of ids each; None if all rows are held here
 
     def gather(self, ids: Tensor) -> Tensor:
         """Return the rows of some ids [*ids.shape, width], in the precision they are computed with.
@@ -52,7 +50,7 @@ class RowSource(Protocol):
     def gather_held(self, ids: Tensor) -> tuple[int, Tensor]:
         """Return the rows of those of ids [N], ascending, that are held here, and the place of the first among ids.
 
-        Rank r holds the block `processes.block_of_rows(num_rows)`. A source that finds these rows without the others overrides this.
+        Held is the block `processes.block_of_rows(num_rows)`. A source that reads it without the others overrides this.
         """
         first, stop = held_places(self, ids)
         return first, self.gather(ids)[first:stop]
@@ -111,6 +109,7 @@ class Model(ScoreFunction):
 
     entities: RowSource
     relations: RowSource
+    processes: Processes | None  # which share the rows of entities, each with a block of them; None if this one has all
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -120,13 +119,9 @@ class Model(ScoreFunction):
     def set_rows(self, entities: RowSource, relations: RowSource | None = None) -> None:
         """Take the rows of entities, and of relations unless they are None, from other sources."""
         self.stored["entity"], self.entities = entities, self.encoded_entities(entities)
+        self.processes = self.entities.processes
         if relations is not None:
             self.stored["relation"], self.relations = relations, self.encoded_relations(relations)
-
-    @property
-    def processes(self) -> Processes | None:
-        """The processes that share the rows of entities, each with a block of them; None if this one has all."""
-        return self.entities.processes
 
     def sources(self) -> list[RowSource]:
         """Return the sources of all rows as they are stored."""
@@ -335,9 +330,12 @@ class Model(ScoreFunction):
         All triples do, or those of one relation where candidates depend on it. Candidates are all entities, or `ids`;
         what fits into one chunk is prepared once.
         """
-        fits = (self.num_entities if ids is None else len(ids)) * self.stored["entity"].width <= 2 * MAX_ELEMENTS
-        # Rows that a model encodes are encoded once, and not for every relation.
-        rows = list(self._row_chunks(ids)).__iter__ if fits and self.projects_entities else None
+        num = self.num_entities if ids is None else len(ids)
+        fits, rows = num * self.stored["entity"].width <= 2 * MAX_ELEMENTS, None
+        if fits and self.projects_entities:  # rows that a model encodes are encoded once, and not for every relation
+            rows = list(
+                self.entities.chunks(max(num, 1)) if ids is None else self._chunks_of(ids, max(num, 1))
+            ).__iter__
         for relation in torch.unique(triples[:, 1]) if self.projects_entities else (None,):
             row = None if relation is None else self.relation_rows(relation, side)
             chunks: Callable[[], Chunks] = partial(self.candidate_chunks, side, row, ids, rows)
@@ -358,12 +356,11 @@ class Model(ScoreFunction):
         Ids are ascending. Of rows that several processes share, each yields those that it holds. Rows that are to be
         prepared come from `rows` where they are there already.
         """
-        for start, part in rows() if rows else self._row_chunks(ids):
+        if rows is None:
+            size = max(1024, 2 * MAX_ELEMENTS // self.stored["entity"].width)
+            rows = partial(self.entities.chunks, size) if ids is None else partial(self._chunks_of, ids, size)
+        for start, part in rows():
             yield start, self.prepare_entities(part, self.candidate_side[side], relation)
-
-    def _row_chunks(self, ids: Tensor | None) -> Chunks:
-        size = max(1024, 2 * MAX_ELEMENTS // self.stored["entity"].width)
-        return self.entities.chunks(size) if ids is None else self._chunks_of(ids, size)
 
     def _chunks_of(self, ids: Tensor, size: int) -> Chunks:
         """Yield the rows of ids that are held here in chunks, each with the position of its first."""

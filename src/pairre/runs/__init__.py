@@ -8,13 +8,13 @@ from pairre.runs.calibration import Calibration
 from pairre.runs.check import FileReport, check_run
 from pairre.runs.folder import RunFolder
 from pairre.runs.init_vectors import InitVectors, VectorSource, read_init_vectors
+from pairre.runs.mapped_rows import whole_weights
 from pairre.runs.members import Members
 from pairre.runs.merge import can_fold, fold, merge
 from pairre.runs.migrate import migrate
 from pairre.runs.progress import Progress
 from pairre.runs.run import Run, grown_model, load_run
 from pairre.runs.shard_files import weight_files
-from pairre.runs.shards import whole_weights
 from pairre.runs.unfinished import Unfinished
 from pairre.runs.versions import versions
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 
 from pairre.runs.folder import RunFolder
+from pairre.runs.mapped_rows import WHOLE, Block, open_blocks
 from pairre.runs.run import stored_model
 from pairre.runs.shard_files import weight_files
-from pairre.runs.shards import WHOLE, Block, open_blocks
 from pairre.support.errors import PairREError, RunError
 from pairre.support.files import read_checked_json
 

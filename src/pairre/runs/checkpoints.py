@@ -40,17 +40,17 @@ class Checkpoint:
 def checkpoint_path(folder: Path) -> Path | None:
     """Return the newest checkpoint of a run folder, a file or a folder; None if there is none."""
     file, found = folder / "checkpoint.safetensors", _folders(folder)
-    if not found or (file.exists() and read_progress(file).step >= _age(found[-1])[0]):
+    if not found or (file.exists() and read_progress(file).step >= _step_and_serial(found[-1])[0]):
         return file if file.exists() else None
     return found[-1]
 
 
 def _folders(folder: Path) -> list[Path]:
     """Return the checkpoints of processes, the oldest first."""
-    return sorted((path for path in folder.glob("checkpoint-*") if _FOLDER.fullmatch(path.name)), key=_age)
+    return sorted((path for path in folder.glob("checkpoint-*") if _FOLDER.fullmatch(path.name)), key=_step_and_serial)
 
 
-def _age(path: Path) -> tuple[int, int]:
+def _step_and_serial(path: Path) -> tuple[int, int]:
     found = _FOLDER.fullmatch(path.name)
     assert found
     return int(found[1]), int(found[2] or 0)
@@ -76,7 +76,7 @@ def _description(path: Path) -> dict[str, Any]:
 def read_checkpoint(path: Path, *, required: bool = True) -> Checkpoint:
     """Return a checkpoint; its tensors are read when they are asked for, and then must be as their checksum says.
 
-    Without `required`, a file that has none is accepted, as those of format 1 have none.
+    Without `required`, a file without a checksum is accepted, as those of format 1 have none.
     """
     files = [path]
     if path.is_dir():
@@ -93,12 +93,14 @@ def save_checkpoint(
     processes: Processes,
     rows: Mapping[str, Tensor],
     whole: Mapping[str, Tensor],
-    place: tuple[int, int],
+    start: int,
+    total: int,
     progress: Progress,
 ) -> None:
     """Write a checkpoint of all processes, all or nothing, and remove older ones; every rank calls it.
 
-    This rank has `rows` from an id on of all entities, which are `place`; what is `whole` is the same on every rank.
+    `rows` are those of ids from `start` on, of `total` entities. What is `whole` is the same on every rank, and the
+    first writes it.
     """
     part = folder / f".checkpoint-{progress.step:06}.part"
     with processes.together(), disk_errors(folder):
@@ -106,7 +108,7 @@ def save_checkpoint(
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
     with processes.together():
-        write_rows(part / shard_name("rank", processes), rows, whole if processes.is_first else {}, *place)
+        write_rows(part / shard_name("rank", processes), rows, whole if processes.is_first else {}, start, total)
     with processes.together(), disk_errors(folder):
         if processes.is_first:
             files = sorted(part.glob("rank-*.safetensors"))
@@ -120,7 +122,7 @@ def save_checkpoint(
 
 def _new_name(folder: Path, step: int) -> Path:
     """Return a name that sorts after all checkpoints that are there."""
-    same = [serial for at, serial in map(_age, _folders(folder)) if at == step]
+    same = [serial for at, serial in map(_step_and_serial, _folders(folder)) if at == step]
     return folder / f"checkpoint-{step:06}{f'-{max(same) + 1}' if same else ''}"
 
 

@@ -40,10 +40,10 @@ from pairre.runs.calibration import Calibration
 from pairre.runs.checkpoints import checkpoint_path, read_checkpoint, read_progress, remove_folders
 from pairre.runs.init_vectors import InitVectors
 from pairre.runs.log import RunLog
+from pairre.runs.mapped_rows import whole_weights
 from pairre.runs.members import Members
 from pairre.runs.progress import Progress
 from pairre.runs.shard_files import ShardFiles, remove_shards, weight_files
-from pairre.runs.shards import whole_weights
 from pairre.runs.versions import versions
 from pairre.settings import Recipe, load_stored_recipe
 from pairre.support.errors import GraphError, RunError

@@ -19,9 +19,9 @@ from pairre.rules import Rule
 from pairre.runs.build import build_model
 from pairre.runs.calibration import Calibration
 from pairre.runs.folder import RunFolder
+from pairre.runs.mapped_rows import Block, open_blocks, set_blocks, whole_weights
 from pairre.runs.members import Members
 from pairre.runs.shard_files import weight_files
-from pairre.runs.shards import Block, open_blocks, set_blocks, whole_weights
 from pairre.runs.unfinished import Unfinished
 from pairre.runs.vectors import Table, Vectors, vector_chunks, vector_width
 from pairre.settings import Recipe
@@ -112,8 +112,8 @@ def load_run(
     are those of the file, mapped into memory: processes that open the same run share one copy.
 
     Rows of entities in several files, as several processes train them, are never loaded together: those that are asked
-    for are read, and all of them chunk by chunk. With several `processes` (`pairre.support.processes`) a run of any files is
-    opened like that, and each process processes and searches among its share of the entities.
+    for are read, and all of them chunk by chunk. With several `processes` a run of any files is opened like that,
+    and each of them ranks and searches among its share of the entities.
     """
     folder = RunFolder.open(Path(path))
     if verify:

@@ -1,4 +1,4 @@
-"""Files of tensors that several processes write together: each its block of rows, the first what belongs to no row as well.
+"""Files of tensors that several processes write together: each its block of rows, the first what belongs to no row.
 
 Rows are in the order of ids. A file's metadata says which rows it has: `rows` is {name: [start, stop, total]}. Weights
 are `model-00001-of-00002.safetensors` and so on in the run folder.

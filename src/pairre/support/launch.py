@@ -1,4 +1,4 @@
-"""Start several processes of one command on this machine, as processes, and start all of them again where one was killed.
+"""Start several processes of one command on this machine, and start all of them again where one was killed.
 
 torchrun does the same over many machines. Here the exit code stays that of the command, an error of the user is told
 once and starts nothing again, and the processes meet by a file: no port is needed, and none is left by a life before.

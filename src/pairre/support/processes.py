@@ -1,4 +1,4 @@
-"""The processes that train together, called processes, and the little that they must say to each other.
+"""The processes that train or answer together, and the little that they must say to each other.
 
 One process is `Processes()`: nothing is sent, and torch.distributed is never loaded. Several are described by the
 environment, as torchrun, Slurm's srun or `pairre train --nproc` set it.
@@ -189,7 +189,7 @@ def exchanged(call: Callable[..., Any], *arguments: Any) -> Any:
 
 @cache
 def join_processes() -> Processes:
-    """Return the processes that the environment describes, after all of them have met; this process alone without one."""
+    """Return the processes that the environment describes, after all have met, or this process alone."""
     here = place()
     if here is None:
         return ALONE
@@ -217,7 +217,7 @@ def _store() -> Any:
 
 
 def speaks_first() -> bool:
-    """Return whether this process is the first of its processes to say how they ended, or is alone."""
+    """Return whether this process is the first of several to say how they ended, or is alone."""
     here = place()
     if here is None:
         return True

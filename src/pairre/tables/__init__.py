@@ -5,11 +5,11 @@ Decided here: how rows are updated, and where they are while a model learns. Tra
 """
 
 from pairre.tables.contract import EmbeddingTable, Gathered
+from pairre.tables.divided_rows import DividedRows
 from pairre.tables.local import OPTIMIZERS, DenseTable, LocalTable, TableGroup, local_table
 from pairre.tables.of_model import learning_tables, tables_of_some_entities, tables_over_processes
 from pairre.tables.optimizers import AdagradTable, AdamTable
 from pairre.tables.partial import FixedTable, PartialTable
-from pairre.tables.divided_rows import DividedRows
 from pairre.tables.schedule import learning_rates, restart_step
 from pairre.tables.sharded import ShardedTable
 
@@ -18,12 +18,12 @@ __all__ = [
     "AdagradTable",
     "AdamTable",
     "DenseTable",
+    "DividedRows",
     "EmbeddingTable",
     "FixedTable",
     "Gathered",
     "LocalTable",
     "PartialTable",
-    "DividedRows",
     "ShardedTable",
     "TableGroup",
     "learning_rates",

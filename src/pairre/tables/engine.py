@@ -1,4 +1,4 @@
-"""What moves the rows of a table between processes, and updates them where they are; the plain engine of torch.distributed.
+"""What moves the rows of a table between processes and updates them; the plain engine of torch.distributed.
 
 N row places of a step that this rank asks for, n rows that are held here. Places are those of `order.py`: rank r holds
 places from r × block on, the last processes fewer, perhaps none.
@@ -25,19 +25,20 @@ from pairre.tables.route import Route
 class Engine(Protocol):
     """The rows of a table that are held here, their optimiser, and the way between them and those who ask for them.
 
-    All processes call each method in the same order.
+    All processes call each method in the same order. A new engine is a class of this protocol, a branch in
+    `make_engine`, its name in `TablesRecipe.engine`, and what it cannot do in `settings/validate.py`.
     """
 
     name: ClassVar[str]  # in recipes
     rows: Tensor  # [n, width] as they are stored
 
     def gather(self, places: Tensor, step: Tensor) -> tuple[Tensor, Any]:
-        """Return the rows of places [N], computed with in at least float32, and what `update` needs to find them.
+        """Return rows [N, width] in at least float32 for places [N], and a handle for `update`.
 
         Places may repeat. None is negative.
         """
 
-    def update(self, asked: Any, gradient: Tensor, step: Tensor) -> None:
+    def update(self, handle: Any, gradient: Tensor, step: Tensor) -> None:
         """Move what `gather` returned against the gradient [N, width] of all processes, added up for each row."""
 
     def flush(self, step: Tensor) -> None:
@@ -51,7 +52,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Handle:
     route: Route
     gathered: Gathered
 
@@ -69,7 +70,7 @@ class ExchangeEngine:
         constraint: RowConstraint | None,
         device: torch.device,
     ) -> None:
-        """Allocate a table that is `like` a tensor without memory."""
+        """Allocate a table that is `like` a meta tensor."""
         self._processes, self._block = processes, -(-len(like) // processes.size)
         self.rows = torch.empty(len(processes.block_of_rows(len(like))), like.shape[1], dtype=like.dtype, device=device)
         self._table = local_table(self.rows, recipe, constraint)
@@ -79,19 +80,19 @@ class ExchangeEngine:
         """Return rows as they are before `step`."""
         route = Route(self._processes, places, self._block)
         gathered = self._table.gather(route.rows, step)
-        return route.back(gathered.rows.detach()), _Asked(route, gathered)
+        return route.back(gathered.rows.detach()), _Handle(route, gathered)
 
-    def update(self, asked: Any, gradient: Tensor, step: Tensor) -> None:
+    def update(self, handle: Any, gradient: Tensor, step: Tensor) -> None:
         """Send gradients to the owners of the rows, who move them."""
-        self._table.update(asked.gathered, asked.route.forth(gradient), step)
+        self._table.update(handle.gathered, handle.route.forth(gradient), step)
 
 
 def make_engine(processes: Processes, model: Model, recipe: Recipe, constraint: RowConstraint | None) -> Engine:
-    """Return the engine of a model's entities that the recipe asks for; its rows are not drawn."""
-    asked, device = recipe.tables.engine, model.device
-    if asked == "auto" and not torchrec_lacks(recipe, type(model), device.type):
-        asked = "exchange" if processes.any(not torchrec_engine.is_installed()) else "torchrec"
-    if asked == "torchrec":
+    """Return the engine of a model's entities that the recipe asks for; its rows are allocated, not drawn."""
+    name, device = recipe.tables.engine, model.device
+    if name == "auto" and not torchrec_lacks(recipe, type(model), device.type):
+        name = "exchange" if processes.any(not torchrec_engine.is_installed()) else "torchrec"
+    if name == "torchrec":
         with processes.together():
             torchrec_engine.load()
         return torchrec_engine.TorchRecEngine(processes, model.entity, recipe.train)

@@ -84,9 +84,9 @@ class TorchRecEngine:
         found = exchanged(lambda: self._module(asked)[_TABLE].values())
         return found.detach(), found
 
-    def update(self, asked: Any, gradient: Tensor, step: Tensor) -> None:  # noqa: ARG002
+    def update(self, handle: Any, gradient: Tensor, step: Tensor) -> None:  # noqa: ARG002
         """Send gradients to the owners of the rows, who move them."""
-        exchanged(asked.backward, gradient)
+        exchanged(handle.backward, gradient)
 
     def flush(self, step: Tensor) -> None:
         """Do nothing: no update is deferred."""

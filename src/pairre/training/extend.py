@@ -25,7 +25,7 @@ from pairre.settings import Recipe
 from pairre.support.device import pick_device
 from pairre.support.errors import RecipeError, suggest
 from pairre.training.start_rows import Start, set_start_rows
-from pairre.training.step import ContinuedModel, Trainer
+from pairre.training.step import PartialTraining, Trainer
 
 log = logging.getLogger("pairre")
 Move = Literal["new", "named"]
@@ -133,8 +133,8 @@ def _learn(
     )
     stored = model.state_dict()  # ConvE stores statistics of batches, which must not change either
     statistics = {name: stored[name].clone() for name, _ in model.named_buffers() if name in stored}
-    continued = ContinuedModel(model, moving.to(device), facts, None if weights is None else weights[rows])
-    trainer = Trainer(graph, replace(recipe, train=settings), device, continued=continued)
+    continued = PartialTraining(model, moving.to(device), facts, None if weights is None else weights[rows])
+    trainer = Trainer(graph, replace(recipe, train=settings), device, partial=continued)
     for start in range(0, steps, 20):
         number = min(20, steps - start)
         trainer.advance(number)

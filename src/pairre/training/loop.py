@@ -90,7 +90,7 @@ class Loop:
                 self.state.load_best()
                 progress.best_mrr = self._validation_metrics()["mrr"]  # the best so far, on the triples that count now
             self.state.load_checkpoint()
-            self.trainer.start(progress)
+            self.trainer.resume_from(progress)
             self.progress = progress
             with self.processes.together():
                 if self.processes.is_first:

@@ -24,8 +24,8 @@ from pairre.kernels.reference.batch import Weights
 from pairre.models import Chunked, Model, NegativeLayout, Own, Shared
 from pairre.settings.recipe import LossRecipe, Recipe
 from pairre.support.errors import RecipeError
-from pairre.support.randomness import key
 from pairre.support.processes import ALONE, Processes
+from pairre.support.randomness import key
 
 STEP_SIDES: tuple[Side, Side] = ("tail", "head")  # corrupted by even and by odd steps
 
@@ -73,8 +73,8 @@ class Sampler:
     ) -> None:
         """Prepare batches of the triples of train, or of those `learnt` [N, 3]; all of train counts as known.
 
-        The weights are those of train, or `learnt_weights` [N]. Each of several `processes` draws whole batches, and keeps
-        its part.
+        The weights are those of train, or `learnt_weights` [N]. Each of several `processes` draws whole batches
+        and keeps its part.
         """
         self.filter, self.num_negatives = recipe.sampling.filter, recipe.sampling.negatives  # 0 means all entities
         self.kernels = backend(device.type)

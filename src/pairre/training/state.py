@@ -118,8 +118,8 @@ class StateOverProcesses:
             if self._processes.is_first:
                 self._folder.log.sync()
         rows = {name: self._entity.held_to_ids(held) for name, held in self._held().items()}
-        place = self._block.start, self._entity.num_rows
-        save_checkpoint(self._folder.path, self._processes, rows, self._replicated(), place, progress)
+        where = self._block.start, self._entity.num_rows
+        save_checkpoint(self._folder.path, self._processes, rows, self._replicated(), *where, progress)
 
     def load_checkpoint(self) -> Progress:
         """Load the checkpoint of any number of processes; each rank reads a block of ids, and sends rows to owners."""
@@ -130,7 +130,7 @@ class StateOverProcesses:
             whole = stored.files.whole()
             self._folder.copy_into(whole, self._replicated(), path.name)
         for name, held in self._held().items():
-            self._entity.load(held, partial(stored.files.read, name))
+            self._entity.fill_held(held, partial(stored.files.read, name))
         return stored.progress
 
     @contextmanager

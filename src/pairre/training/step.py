@@ -42,8 +42,8 @@ from pairre.training.sampling import STEP_SIDES, Batch, Sampler
 
 
 @dataclass(frozen=True)
-class ContinuedModel:
-    """A model of which a trainer moves some rows only."""
+class PartialTraining:
+    """A trained model of which the rows of some entities learn, and all others stay as they are (`extend.py`)."""
 
     model: Model
     entities: Tensor  # [M] int64: whose rows learn
@@ -61,7 +61,7 @@ class Trainer:
         device: torch.device,
         rules: Sequence[Rule] = (),
         *,
-        continued: ContinuedModel | None = None,
+        partial: PartialTraining | None = None,
         vectors: InitVectors | None = None,
         teacher: Teacher | None = None,
         processes: Processes = ALONE,
@@ -72,20 +72,20 @@ class Trainer:
         if processes.size > 1:
             validate_over_processes(recipe, score_function, device.type, with_rules=bool(rules))
         check_memory(graph, recipe, device, processes.size)
-        learnt = (continued.triples, continued.weights) if continued else ()
-        # First, because building its index needs much memory.
+        learnt = (partial.triples, partial.weights) if partial else ()
+        # Before the model, because building its index needs much memory.
         self.sampler = Sampler(graph, recipe, score_function, device, *learnt, processes=processes)
         check_batch_memory(graph, recipe, -(-self.sampler.batch_size // processes.size), device)
         self.compute_targets = self.sampler.targets  # `overlap` replaces it on a GPU
         self.model = (
-            continued.model if continued else build_model(graph, recipe, device, holds_entities=processes.size == 1)
+            partial.model if partial else build_model(graph, recipe, device, holds_entities=processes.size == 1)
         )
         if vectors:
             vectors.copy_into(self.model)
         self.rules = constrain_by_rules(rules, self.model, graph, recipe) if rules else None
         self._row_builder = self.rules or (self.model if self.model.needs_other_rows else None)
-        if continued:
-            self.tables = TableGroup(tables_of_some_entities(self.model, continued.entities, recipe.train))
+        if partial:
+            self.tables = TableGroup(tables_of_some_entities(self.model, partial.entities, recipe.train))
         elif processes.size > 1:
             self.tables = TableGroup(tables_over_processes(self.model, recipe, processes))
         else:
@@ -98,22 +98,22 @@ class Trainer:
                 terms.append(DistillationTerm(recipe.distill, recipe.loss, teacher))
         self.step_number = torch.zeros((), dtype=torch.int64, device=device)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # since `mean_loss` was last called
-        self.model.step = self.step_number
+        self.model.step = self.step_number  # the same tensor: dropout and sampled neighbours follow it
         self.progress = Progress()
         self._weight_ids: IdsByTable = {}
         if (weights := self.tables.tables.get("weights")) is not None:  # all dense weights are updated in every step
             self._weight_ids["weights"] = torch.arange(weights.num_rows, device=device)
         self._restart = restart_step(recipe.train)
         self._captured: CapturedSteps | None = None
-        waits = teacher is not None or processes.size > 1  # for the device
-        if device.type == "cuda" and self.sampler.kernels.can_capture and not waits:
+        needs_host = teacher is not None or processes.size > 1  # in the middle of a step, so that none is captured
+        if device.type == "cuda" and self.sampler.kernels.can_capture and not needs_host:
             overlap(self, device)
             self._captured = CapturedSteps(self)
         self.steps_per_launch = self._captured.steps_per_launch if self._captured else 1
 
     @property
     def engine(self) -> str:
-        """The name of what brings rows to the processes; empty for one process."""
+        """The name of the engine (`tables.engine`) that is used; empty for one process."""
         table = self.tables.tables["entity"]
         return table.engine.name if isinstance(table, ShardedTable) else ""
 
@@ -168,8 +168,8 @@ class Trainer:
         for table in self.tables.tables.values():
             table.restart(self.step_number)
 
-    def start(self, progress: Progress) -> None:
-        """Continue from the progress of a checkpoint."""
+    def resume_from(self, progress: Progress) -> None:
+        """Go on from the progress of a checkpoint, whose tensors are there already."""
         self.progress = progress
         self.step_number.fill_(progress.step)
         self.loss_sum.fill_(progress.loss_sum if self.processes.is_first else 0)

@@ -201,7 +201,7 @@ class _Effort:
         return self._stored(self._kept(chosen, members, names), chosen, out)
 
     def _seconds_for_rules(self) -> float:
-        """Return how much time is left to find rules: half of what is left for the end."""
+        """Return how long rules may still be looked for: until the time is over, and a tenth of all time longer."""
         return self.journal.left + _TO_SPARE * self.journal.plan.seconds
 
     def _kept(self, chosen: Chosen, members: list[Run], names: list[str]) -> Run:

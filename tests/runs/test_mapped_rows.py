@@ -15,7 +15,7 @@ import pairre
 from conftest import QUICK, cut_run, planted_graph
 from pairre.inference import discover, explain, neighbours, predict, score
 from pairre.runs import Run, build_model, check_run, load_run, merge
-from pairre.runs.shards import BlockRows
+from pairre.runs.mapped_rows import BlockRows
 from pairre.settings import override
 from pairre.support.errors import RunError
 from pairre.support.tensors import read_tensors, write_tensors
