@@ -30,8 +30,8 @@ class Choice:
     """Which candidates a query has, and how many answers: what `predict` and `predict_many` take beside queries."""
 
     k: int = 10
-    known: bool = False
-    any: bool = False
+    known: bool = False  # keep answers that the graph has
+    any: bool = False  # keep answers that make no sense
     entities: Tensor | None = None  # ids, ascending; None means all entities
 
     @classmethod

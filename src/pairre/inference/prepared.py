@@ -1,6 +1,6 @@
 """Answer one query at a time from a prepared run: what does not depend on the query is computed once and kept.
 
-`answer` in `answers.py` is made for many queries at once, and says what is right: results here have the same bits.
+`answer` in `answers.py` is made for many queries at once, and is the reference: results here have the same bits.
 A query is answered by itself here, so that its answer does not depend on what else is asked at the time.
 
 E entities, D features.
@@ -80,8 +80,8 @@ def _kept(run: Run) -> PreparedRun | None:
         return None
     kept: PreparedRun | None = run.prepared
     if kept is None or not kept.is_of(run):
-        calibration_of(run)
-        kept = run.prepared = PreparedRun(replace(run), PreparedRun.prepare(run))  # a run in a cycle is freed late
+        calibration_of(run)  # fits the probabilities if need be, and keeps them with the run
+        kept = run.prepared = PreparedRun(replace(run), PreparedRun.prepare(run))  # of a copy: a cycle is freed late
     return kept
 
 
@@ -141,7 +141,7 @@ class PreparedRun:
 
     @cached_property
     def _has_anchors(self) -> bool:
-        """Whether a given entity is prepared as one that is asked for, and queries are made in the usual way."""
+        """Whether a query is made of the given entity's row as a candidate of its own side, which is prepared."""
         return type(self.run.model).make_query is Model.make_query and not self.run.model.reciprocal
 
     @cached_property

@@ -1,7 +1,8 @@
 """Embedding tables with their optimiser: gather rows by id, update them, flush what was deferred, checkpoint state.
 
 Decided here: how rows are updated, and where they are while a model learns. Training knows no more of a table than
-`EmbeddingTable` says, and whatever uses a model no more than `models.RowSource` does; decision 13 says who else may.
+`EmbeddingTable` says, and whatever uses a model no more than `models.RowSource` does. An optimiser is a class in
+`optimizers.py`, a way to divide a table an engine (`engine.py`).
 """
 
 from pairre.tables.contract import EmbeddingTable, Gathered

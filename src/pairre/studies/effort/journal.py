@@ -3,6 +3,7 @@
 plan.json   the plan and every trial so far; the run that it ends in keeps it
 graph/      the graph, so that `--resume` needs none
 member-N/   run folders of what is trained in full
+whole-N/    members trained again on all of train, where triples were held out
 result/     the run that is about to be moved to its place
 lock        held by the process that works on it
 """

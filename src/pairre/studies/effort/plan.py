@@ -40,12 +40,12 @@ class Cost:
     """Seconds that a candidate takes on a device."""
 
     setup: float  # until its first step
-    step: float
-    rank: float  # of one validation triple, both sides
+    per_step: float
+    per_ranking: float  # of one validation triple, both sides
 
     def steps_in(self, seconds: float, judged: int, validations: int) -> int:
         """Return how many steps can be taken in a time, validations included; at least 1."""
-        return max(1, int((seconds - self.setup - validations * judged * self.rank) / self.step))
+        return max(1, int((seconds - self.setup - validations * judged * self.per_ranking) / self.per_step))
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,10 @@ def make_effort_plan(
     if seconds is None:
         seconds = chosen.seconds
         if isinstance(usual, Cost):
-            training = default.train.steps * usual.step + VALIDATIONS["member"] * _judged(graph) * usual.rank
+            training = default.train.steps * usual.per_step + VALIDATIONS["member"] * _judged(graph) * usual.per_ranking
             seconds = max(seconds, chosen.trainings * training)
     found.try_all(candidates(chosen), seconds, started + _PROBING * seconds)
-    slowest = max(cost.rank for cost in found.costs.values())
+    slowest = max(cost.per_ranking for cost in found.costs.values())
     probed = time.monotonic() - started
     # Where kernels had to be compiled for the probes, others have to be at the end.
     finish = max(_FINISH * seconds, _RANKED_AT_THE_END * len(graph.valid) * slowest, probed)
@@ -204,7 +204,7 @@ def _rounds(graph: Graph, found: _Probe, seconds: float, effort: Effort) -> tupl
 
 def _first_round(graph: Graph, tried: list[Candidate], costs: dict[str, Cost], seconds: float) -> Round:
     """Return a round of so many seconds, of which each trial may spend a quarter on validation."""
-    each, slowest = seconds / len(tried), max(costs[one.name].rank for one in tried)
+    each, slowest = seconds / len(tried), max(costs[one.name].per_ranking for one in tried)
     judged = max(200, int(each / 4 / VALIDATIONS["trial"] / slowest))
     return Round(len(tried), each, min(len(graph.valid), MAX_JUDGED, judged))
 
@@ -274,7 +274,7 @@ class _Probe:
         usual = self.cost(default)
         if isinstance(usual, str):
             return 0.0
-        return _LEAST_STEPS * usual.step * self._scores(recipe) / self._scores(default)
+        return _LEAST_STEPS * usual.per_step * self._scores(recipe) / self._scores(default)
 
     def _scores(self, recipe: Recipe) -> int:
         return recipe.train.batch * (recipe.sampling.negatives or self.graph.num_entities) * recipe.model.dim

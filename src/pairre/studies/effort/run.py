@@ -194,17 +194,17 @@ class _Effort:
         found = search.members(search.finalists(), self.progress)
         names, members = list(found), list(found.values())
         trials = [self.journal.find(name, 0) for name in names]
-        rules = mine_in_time(self.searched, self._seconds_for_rules)
+        rules = mine_in_time(self.searched, self._seconds_left_for_rules)
         chosen = choose(members, names, rules, [trial.valid_mrr for trial in trials if trial])
         for what, mrr in chosen.options.items():
             self.say(f"valid MRR {mrr:.4f}  {what}{' (kept)' * (what == chosen.what)}")
-        return self._stored(self._kept(chosen, members, names), chosen, out)
+        return self._finish_into(self._build_chosen(chosen, members, names), chosen, out)
 
-    def _seconds_for_rules(self) -> float:
+    def _seconds_left_for_rules(self) -> float:
         """Return how long rules may still be looked for: until the time is over, and a tenth of all time longer."""
         return self.journal.left + _TO_SPARE * self.journal.plan.seconds
 
-    def _kept(self, chosen: Chosen, members: list[Run], names: list[str]) -> Run:
+    def _build_chosen(self, chosen: Chosen, members: list[Run], names: list[str]) -> Run:
         """Return what was chosen; where triples were held out, its members are trained again on all of train."""
         kept = [members[m] for m in chosen.members]
         if self.journal.plan.held_out:
@@ -232,7 +232,7 @@ class _Effort:
             progress=self.progress,
         )
 
-    def _stored(self, run: Run, chosen: Chosen, out: Path) -> Run:
+    def _finish_into(self, run: Run, chosen: Chosen, out: Path) -> Run:
         """Return the run on the whole graph, with metrics, probabilities and `plan.json`, in its folder."""
         run = replace(run, graph=self.graph, path=None, calibration=None)
         self.say("fitting probabilities and ranking")

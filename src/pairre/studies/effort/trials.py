@@ -132,7 +132,7 @@ class Search:
         """Return how long a step takes, validations included: as in the candidate's last trial, else as planned."""
         last = [one for one in self.journal.trials if one.candidate == candidate.name and one.seconds > 1]
         cost = self.plan.costs[candidate.name]
-        return last[-1].seconds / last[-1].steps if last else cost.step
+        return last[-1].seconds / last[-1].steps if last else cost.per_step
 
     def _recipe(self, candidate: Candidate, steps: int, settings: dict[str, int]) -> Recipe:
         """Return the recipe of a candidate for so many steps."""
