@@ -39,7 +39,7 @@ def test_the_first_node_of_a_list(nodes, first):
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 def test_rows_and_shares_cover_everything_once(total, size):
     processes = [Processes(rank, size) for rank in range(size)]
-    assert [row for one in processes for row in one.rows(total)] == list(range(total))
+    assert [row for one in processes for row in one.block_of_rows(total)] == list(range(total))
     assert [item for one in processes for item in range(total)[one.even_slice(total)]] == list(range(total))
     if total >= size:
         assert all(range(total)[one.even_slice(total)] for one in processes)
