@@ -88,7 +88,7 @@ def resumed(make: Callable[[], Trainer]) -> None:
     half.advance(5)
     for tensor, stored in zip(rest.tensors().values(), half.tensors().values(), strict=True):
         tensor.copy_(stored)
-    rest.start(Progress(step=5))
+    rest.resume_from(Progress(step=5))
     rest.advance(3)
     for trainer in (whole, rest):
         trainer.flush()

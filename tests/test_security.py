@@ -17,9 +17,9 @@ MODULES_FORBIDDEN = {
     **dict.fromkeys(("requests", "httpx", "httpx2", "aiohttp", "socketserver", "ftplib", "smtplib"), ()),
     "socket": ("serve/http/server.py", "serve/process.py", "serve/worker.py"),  # of `pairre serve`, and its scorers
     **dict.fromkeys(("xml.etree", "xml.dom", "xml.sax", "lxml"), ()),  # which expand entities; expat is checked
-    "subprocess": {"serve/process.py"},  # starts the scorers, by this interpreter, without a shell
+    "subprocess": {"serve/process.py", "support/launch.py"},  # start this interpreter, without a shell
     **dict.fromkeys(("pty", "multiprocessing"), ()),
-    "ctypes": {"kernels/cuda/native.py"},
+    "ctypes": {"kernels/cuda/native.py", "support/processes.py"},
 }
 CALLS_FORBIDDEN = {  # a name that begins with a dot is a method of anything
     **dict.fromkeys(("eval", "exec", "compile", "__import__", "input", "breakpoint"), ()),

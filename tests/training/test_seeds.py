@@ -1,6 +1,5 @@
 """Several seeds in one call: each ends as it would alone, and a CPU holds one trainer at a time."""
 
-import importlib
 import weakref
 
 import pytest
@@ -9,9 +8,8 @@ import torch
 import pairre
 from pairre.settings import override
 from pairre.support.errors import RecipeError
+from pairre.training import session
 from pairre.training.step import Trainer
-
-train_module = importlib.import_module("pairre.training.train")  # the package exports a function of that name
 
 
 def test_seeds_end_as_they_would_alone(graph, quick, tmp_path):
@@ -35,7 +33,7 @@ def test_seeds_end_as_they_would_alone(graph, quick, tmp_path):
 
 def test_a_cpu_holds_one_trainer_at_a_time_and_shows_each_seed(graph, quick, monkeypatch):
     trainers, shown = [], []
-    real_init, real_display = Trainer.__init__, train_module.make_display
+    real_init, real_display = Trainer.__init__, session.make_display
 
     def init(self, *arguments, **options):
         assert [t for t in trainers if t() is not None] == []
@@ -47,7 +45,7 @@ def test_a_cpu_holds_one_trainer_at_a_time_and_shows_each_seed(graph, quick, mon
         return real_display(graph, recipe, device, tensorboard, False)
 
     monkeypatch.setattr(Trainer, "__init__", init)
-    monkeypatch.setattr(train_module, "make_display", make_display)
+    monkeypatch.setattr(session, "make_display", make_display)
     runs = pairre.train_seeds(graph, quick, seeds=[0, 1, 2], device="cpu")
     assert len(runs) == len(trainers) == 3
     assert shown == [(0, True), (1, True), (2, True)]

@@ -104,7 +104,7 @@ class ProcessEngine:
     @property
     def pids(self) -> list[int]:
         """The numbers of the processes that run."""
-        return [process.pid for process in self._processes.values() if not process.ended.is_set()]
+        return [one.pid for one in self._processes.values() if one.pid is not None and not one.ended.is_set()]
 
     def numbers(self) -> dict[str, int]:
         """Return counts for the metrics of the server."""

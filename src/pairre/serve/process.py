@@ -38,10 +38,9 @@ class ScorerProcess(asyncio.Protocol):
         self.opened: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()  # what it says of runs
 
     @property
-    def pid(self) -> int:
-        """The number of the process."""
-        assert self._child is not None
-        return self._child.pid
+    def pid(self) -> int | None:
+        """The number of the process, None until it was started."""
+        return None if self._child is None else self._child.pid
 
     async def start(self, rows: BinaryIO) -> None:
         """Start the process, with the file of prepared rows open in it."""
