@@ -13,11 +13,11 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pairre.support.errors import PairREError
 
@@ -214,6 +214,19 @@ def _store() -> Any:
     port = int(os.environ.get("MASTER_PORT") or _SLURM_PORT + int(os.environ.get("SLURM_JOB_ID", 0)) % 20_000)
     hosts = here.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     return dist.PrefixStore(f"life{here.life}", dist.TCPStore(host, port, is_master=hosts, timeout=_TIMEOUT))
+
+
+def end_process(code: int) -> NoReturn:
+    """End this process with an exit code.
+
+    One that has met others ends at once: threads of gloo may abort a process that ends in the usual way, which whoever
+    started it would take for a kill.
+    """
+    if _store.cache_info().currsize:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+    raise SystemExit(code)
 
 
 def speaks_first() -> bool:
