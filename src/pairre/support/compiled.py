@@ -18,6 +18,7 @@ import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.runtime.nrt import rtsys
 
+_TRIED = {(0, 68)}
 _DIGEST = hashlib.sha256().digest_size  # bytes at the end of a file
 
 
@@ -46,8 +47,10 @@ class _Cache(FunctionCache):
         """Return the code for some types of arguments, or None.
 
         Numba first fills its registries, which takes longer than most queries. What is already compiled only needs the
-        runtime, and compilation fills the registries itself.
+        runtime, and compilation fills the registries itself. That is how the versions work that were tried.
         """
+        if numba.version_info[:2] not in _TRIED:
+            return super().load_overload(sig, target_context)
         rtsys.initialize(target_context)
         return self._load_overload(sig, target_context)
 
