@@ -36,7 +36,9 @@ def few_candidates(monkeypatch):
     monkeypatch.setattr("pairre.studies.effort.candidates.families", lambda: FEW)
     monkeypatch.setattr("pairre.studies.effort.run.LEAST_SECONDS", 0.5)
     # As on a quiet machine, so that a busy one tries as much.
-    monkeypatch.setattr("pairre.studies.effort.plan._Probe._cost", lambda *_: Cost(setup=0.0, step=1e-3, rank=1e-5))
+    monkeypatch.setattr(
+        "pairre.studies.effort.plan._Probe._cost", lambda *_: Cost(setup=0.0, per_step=1e-3, per_ranking=1e-5)
+    )
     monkeypatch.setattr("pairre.studies.effort.plan._LEAST_STEPS", 10)
 
 
@@ -169,7 +171,7 @@ def test_what_is_stopped_before_there_is_a_plan_leaves_nothing(graph, tmp_path, 
 
 def test_a_slow_machine_does_not_exceed_the_time_by_much(graph, tmp_path, monkeypatch):
     """Steps that take ten times as long as when they were timed; seconds are those of the processor."""
-    slow = Cost(setup=0.0, step=1e-4, rank=1e-5)
+    slow = Cost(setup=0.0, per_step=1e-4, per_ranking=1e-5)
     monkeypatch.setattr("pairre.studies.effort.plan._Probe._cost", lambda *_: slow)
     started = time.process_time()
     best(graph, tmp_path / "run")

@@ -34,7 +34,7 @@ from pairre.support.errors import (
     suggest,
 )
 from pairre.support.plugins import load_plugin
-from pairre.support.processes import end_process, place, speaks_first
+from pairre.support.processes import place, speaks_first
 from pairre.support.reading import shortened
 from pairre.support.terminal import standard_output
 from pairre.support.text import visible
@@ -177,7 +177,7 @@ def main(arguments: list[str] | None = None) -> None:
         echo(f"pairre: {shortened(visible(_LINE_BREAK.sub(' ', message.strip())), _MAX_MESSAGE)}", err)
     with suppress(OutputError):  # what is left to write after an error
         standard_output.flush()
-    end_process(code)
+    raise SystemExit(code)
 
 
 def run(arguments: list[str] | None) -> tuple[str, int]:

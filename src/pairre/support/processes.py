@@ -6,6 +6,7 @@ environment, as torchrun, Slurm's srun or `pairre train --nproc` set it.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import datetime
 import os
@@ -13,11 +14,11 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pairre.support.errors import PairREError
 
@@ -197,6 +198,8 @@ def join_processes() -> Processes:
 
     if STORE_FILE in os.environ and sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # if who started the processes is killed
+    # Threads of gloo that still run when Python ends would abort the process.
+    atexit.register(lambda: dist.is_initialized() and dist.destroy_process_group())
     dist.init_process_group("gloo", store=_store(), rank=here.rank, world_size=here.size, timeout=_TIMEOUT)
     return Processes(here.rank, here.size, here.local_rank, here.life)
 
@@ -214,19 +217,6 @@ def _store() -> Any:
     port = int(os.environ.get("MASTER_PORT") or _SLURM_PORT + int(os.environ.get("SLURM_JOB_ID", 0)) % 20_000)
     hosts = here.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     return dist.PrefixStore(f"life{here.life}", dist.TCPStore(host, port, is_master=hosts, timeout=_TIMEOUT))
-
-
-def end_process(code: int) -> NoReturn:
-    """End this process with an exit code.
-
-    One that has met others ends at once: threads of gloo may abort a process that ends in the usual way, which whoever
-    started it would take for a kill.
-    """
-    if _store.cache_info().currsize:
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
-        os._exit(code)
-    raise SystemExit(code)
 
 
 def speaks_first() -> bool:
