@@ -1,4 +1,4 @@
-"""A plug-in for `test_ranks.py`: what happens to a rank of a training, as the variable FAULT says, `what:rank:life`."""
+"""A plug-in for `test_many_processes.py`: what befalls a rank of a training, as FAULT says, `what:rank:life`."""
 
 import errno
 import os

@@ -23,7 +23,7 @@ _GRACE = 10.0  # seconds for the other processes to notice that one has gone
 _PAUSE = 0.05
 
 
-def launch(arguments: Sequence[str], num_ranks: int, tell: Callable[[str], None]) -> int:
+def launch(arguments: Sequence[str], number: int, tell: Callable[[str], None]) -> int:
     """Run `pairre` with some arguments in several processes, and return the exit code of the first that failed.
 
     `tell` gets a line where a process was killed and all start again.
@@ -34,7 +34,7 @@ def launch(arguments: Sequence[str], num_ranks: int, tell: Callable[[str], None]
     ):
         for life in range(MOST_LIVES):
             store = Path(folder) / f"life-{life}"
-            processes[:] = [_start(arguments, rank, num_ranks, life, store) for rank in range(num_ranks)]
+            processes[:] = [_start(arguments, rank, number, life, store) for rank in range(number)]
             ended = _wait(processes)
             codes = [process.returncode for process in processes]
             killed = [rank for rank, code in enumerate(codes) if code < 0 and rank in ended]
@@ -42,16 +42,16 @@ def launch(arguments: Sequence[str], num_ranks: int, tell: Callable[[str], None]
                 code = next((codes[rank] for rank in ended if codes[rank]), 0)
                 return code if code >= 0 else 128 - code
             by = signal.Signals(-codes[killed[0]]).name
-            tell(f"process {killed[0] + 1} of {num_ranks} was killed ({by}); all start again from the last checkpoint")
+            tell(f"process {killed[0] + 1} of {number} was killed ({by}); all start again from the last checkpoint")
     tell(f"a process was killed {MOST_LIVES} times; the same command with --resume continues")
     return 2
 
 
-def _start(arguments: Sequence[str], rank: int, num_ranks: int, life: int, store: Path) -> subprocess.Popen[bytes]:
+def _start(arguments: Sequence[str], rank: int, number: int, life: int, store: Path) -> subprocess.Popen[bytes]:
     """Start one rank, in a session of its own, so that Ctrl-C reaches it once: from here."""
-    described = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_ranks, "TORCHELASTIC_RESTART_COUNT": life}
+    described = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": number, "TORCHELASTIC_RESTART_COUNT": life}
     environment = {**os.environ, **{name: str(value) for name, value in described.items()}, STORE_FILE: str(store)}
-    environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // num_ranks)))
+    environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // number)))
     if sys.platform == "linux":
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the name of the machine need not lead anywhere
     command = [sys.executable, "-m", "pairre", *arguments]

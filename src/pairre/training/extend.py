@@ -133,8 +133,8 @@ def _learn(
     )
     stored = model.state_dict()  # ConvE stores statistics of batches, which must not change either
     statistics = {name: stored[name].clone() for name, _ in model.named_buffers() if name in stored}
-    continued = PartialTraining(model, moving.to(device), facts, None if weights is None else weights[rows])
-    trainer = Trainer(graph, replace(recipe, train=settings), device, partial=continued)
+    partial = PartialTraining(model, moving.to(device), facts, None if weights is None else weights[rows])
+    trainer = Trainer(graph, replace(recipe, train=settings), device, partial=partial)
     for start in range(0, steps, 20):
         number = min(20, steps - start)
         trainer.advance(number)

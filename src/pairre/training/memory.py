@@ -19,7 +19,7 @@ _CERTAIN_COPIES = {"cpu": 3, "cuda": 1}  # that every step has; measured: 4 to 1
 _BYTES_OF_A_STEP = 32  # the learning rate of a step while the rates of all are computed
 
 
-def check_memory(graph: Graph, recipe: Recipe, device: torch.device, num_ranks: int = 1) -> None:
+def check_memory(graph: Graph, recipe: Recipe, device: torch.device, num_processes: int = 1) -> None:
     """Raise a RecipeError if the tables with their optimiser, or the learning rates, alone are beyond memory.
 
     Each of several processes has a part of the entities.
@@ -28,7 +28,9 @@ def check_memory(graph: Graph, recipe: Recipe, device: torch.device, num_ranks: 
     """
     settings = recipe.model
     num_relations = graph.num_relations * (2 if settings.reciprocal else 1)
-    num = model_class(settings.name).num_parameters(-(-graph.num_entities // num_ranks), num_relations, settings.dim)
+    num = model_class(settings.name).num_parameters(
+        -(-graph.num_entities // num_processes), num_relations, settings.dim
+    )
     state = 4 * OPTIMIZERS[recipe.train.optimizer].state_per_number
     needed = num * ((2 if settings.storage != "float32" else 4) + state)
     _refuse_beyond(needed, f"model.dim: {settings.dim:,} features", "tables and optimiser", device)

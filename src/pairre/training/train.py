@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
@@ -24,7 +23,6 @@ from pairre.training.over_processes import check_over_processes, starts_again
 from pairre.training.rule_constraints import usable_rules
 from pairre.training.session import Session, check_free
 
-log = logging.getLogger("pairre")
 _ENDED: Any = object()  # what a loop yields after its last step
 
 
