@@ -5,7 +5,19 @@ import torch
 
 import pairre
 from pairre.graph.index import COLUMN
-from pairre.models import Chunked, Ensemble, LocalRows, Model, Own, PairRE, RuleScores, Shared, model_class, models
+from pairre.models import (
+    Chunked,
+    Ensemble,
+    EntityRows,
+    LocalRows,
+    Model,
+    Own,
+    PairRE,
+    RuleScores,
+    Shared,
+    model_class,
+    models,
+)
 from pairre.runs import build_model
 from pairre.settings import override, validate
 from pairre.support.errors import RecipeError
@@ -70,7 +82,7 @@ def test_the_scores_of_a_batch_are_those_of_its_triples(model_type, side, recipr
         (torch.arange(11), Own(negatives), negatives),
     ):
         entity = model.entity_rows(torch.cat([anchor, true, rows]))
-        positive, negative = model.score_batch(side, entity, relation, layout)
+        positive, negative = model.score_batch(side, EntityRows(entity, 6), relation, layout)
         torch.testing.assert_close(positive, model.score(triples, side))
         torch.testing.assert_close(negative, model.score_candidates(triples, side, each))
 
@@ -156,7 +168,7 @@ def test_the_fused_scores_of_a_batch_are_its_scores(side, dim):
         if dtype == torch.float32:
             scores = fused.pairre_batch_scores(entity, relation, side == "tail")
         else:
-            scores = model.double().score_batch(side, entity, relation, Shared())
+            scores = model.double().score_batch(side, EntityRows(entity, 7), relation, Shared())
         gradients = torch.autograd.grad(scores, (entity, relation), [u.to(there, dtype) for u in upstream])
         results.append([t.detach().double().cpu() for t in (*scores, *gradients)])
     for got, want in zip(*results, strict=True):

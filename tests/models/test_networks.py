@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pairre.models import Shared, model_class
+from pairre.models import EntityRows, Shared, model_class
 from pairre.runs import build_model
 from pairre.settings import override, validate
 from pairre.support.errors import RecipeError
@@ -170,7 +170,7 @@ def test_a_step_scores_what_ranking_scores(graph, make, side, name):
     for model.chunk in (1000, 5):  # in one piece, and in pieces that are computed again for the gradient
         needed, build = model.rows_needed(side, ids)
         rows = build({name: getattr(model, name)[some] for name, some in needed.items()})
-        _, scores = model.score_batch(side, rows["entity"], rows["relation"], Shared())
+        _, scores = model.score_batch(side, EntityRows(rows["entity"], 6), rows["relation"], Shared())
         torch.testing.assert_close(scores, expected)
         gradients.append(torch.autograd.grad(scores.sum(), [model.entity, model.relation]))
     torch.testing.assert_close(*gradients)

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from pairre.graph import Graph, Side
-from pairre.models import Model, model_class
+from pairre.models import EntityRows, Model, model_class
 from pairre.models.contract import IdsByTable, RowsByTable
 from pairre.rules import Rule
 from pairre.runs import InitVectors, Progress, RunFolder, build_model
 from pairre.settings import validate, validate_over_processes
 from pairre.settings.recipe import Recipe
+from pairre.support.device import products_in_tf32
 from pairre.support.errors import TrainingError
 from pairre.support.processes import ALONE, Processes
 from pairre.tables import (
@@ -126,9 +127,11 @@ class Trainer:
         leaves = {name: table.rows for name, table in gathered.items()}
         rows = build_rows(leaves) if build_rows else leaves
         size = len(batch.relation)
-        anchor_and_true, relation = rows["entity"][: 2 * size], rows["relation"][:size]
-        scores = self.model.score_batch(side, rows["entity"], relation, batch.layout)
-        scored = ScoredBatch(batch, targets, leaves, anchor_and_true, relation, rows["relation"][size:], *scores)
+        stored = EntityRows(leaves["entity"], size)
+        entity = EntityRows(rows["entity"], size) if build_rows else stored
+        relation, all_relations = rows["relation"][:size], rows["relation"][size:]
+        scores = self.model.score_batch(side, entity, relation, batch.layout)
+        scored = ScoredBatch(batch, targets, leaves, stored, entity, relation, all_relations, *scores)
         loss = reduce(add, [term(scored) for term in self.terms[side]])
         gradients = torch.autograd.grad(loss, list(leaves.values()))
         self.tables.update(gathered, dict(zip(leaves, gradients, strict=True)), self.step_number)
@@ -152,6 +155,11 @@ class Trainer:
         """Take several steps. On a GPU this only queues them: nothing waits until a result is read."""
         self.model.train()
         end = self.progress.step + num_steps
+        with products_in_tf32(self.recipe.train.tf32 and self.step_number.is_cuda):
+            self._advance_to(end)
+        self.model.eval()
+
+    def _advance_to(self, end: int) -> None:
         while (number := self.progress.step) < end:
             if number == self._restart:
                 self.restart_optimizers()
@@ -161,7 +169,6 @@ class Trainer:
             else:
                 self.step(STEP_SIDES[number % 2])
                 self.progress.step += 1
-        self.model.eval()
 
     def restart_optimizers(self) -> None:
         """Forget the state of all optimisers."""
