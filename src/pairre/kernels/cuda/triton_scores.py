@@ -25,7 +25,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from pairre.kernels.cuda.products import aligned_product
+from pairre.kernels.cuda.aligned import aligned_product
 from pairre.kernels.cuda.terms import finish, gap, load, slope, still, store, sums, term, times, width
 from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, power, tiles
 from pairre.kernels.reference.scores import Formula, Metric, check_arguments
