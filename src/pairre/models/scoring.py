@@ -185,8 +185,10 @@ class Model(ScoreFunction):
         q, w = query
         side = self.candidate_side[side]
         if self.projects_entities:
-            if isinstance(layout, Shared) and layout.relation_groups and self._fits(layout, rows, q):
-                return self._score_by_relation(side, query, relation, rows, *layout.relation_groups)
+            groups = layout.relation_groups if isinstance(layout, Shared) else None
+            if groups and groups.first is not None and self._fits(len(groups.first), rows, q.shape[1]):
+                relations = F.embedding(groups.first, relation)[:, None]
+                return self._score_by_group(query, self.prepare_entities(rows[None], side, relations), groups.number)
             return self._score_projected(side, query, relation, layout.rows_of_each(rows, len(q)))
         rows = self.prepare_entities(rows, side, None)
         match layout:
@@ -199,17 +201,14 @@ class Model(ScoreFunction):
                 chunks = zip(torch.split(q, chunk_size), scales, rows.chunk(num_sets), strict=True)
                 return torch.cat([self.score_rows(*chunk) for chunk in chunks])
 
-    def _fits(self, layout: Shared, rows: Tensor, q: Tensor) -> bool:
+    def _fits(self, num_relations: int, rows: Tensor, width: int) -> bool:
         """Return whether all negatives, projected by every relation of a batch, fit into memory at once."""
-        assert layout.relation_groups
-        return len(layout.relation_groups[0]) * len(rows) * max(q.shape[1], rows.shape[1]) <= 4 * MAX_ELEMENTS
+        return num_relations * len(rows) * max(width, rows.shape[1]) <= 4 * MAX_ELEMENTS
 
-    def _score_by_relation(
-        self, side: Side, query: Query, relation: Tensor, rows: Tensor, first: Tensor, number: Tensor
-    ) -> Tensor:
-        """Return scores [B, K] of shared negatives that are projected once for each relation of the batch."""
-        projected = self.prepare_entities(rows[None], side, F.embedding(first, relation)[:, None])
-        positions = number[:, None] * len(rows) + torch.arange(len(rows), device=rows.device)
+    def _score_by_group(self, query: Query, projected: Tensor, number: Tensor) -> Tensor:
+        """Return scores [B, K] of shared negatives that are projected once for each relation of a batch, [G, K, D]."""
+        num = projected.shape[1]
+        positions = number[:, None] * num + torch.arange(num, device=number.device)
         return self.score_rows(*query, projected.flatten(0, 1), positions)
 
     def _score_projected(self, side: Side, query: Query, relation: Tensor, entity: Tensor) -> Tensor:

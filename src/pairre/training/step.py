@@ -125,10 +125,11 @@ class Trainer:
         gathered = self.tables.gather(ids, self.step_number)
         leaves = {name: table.rows for name, table in gathered.items()}
         rows = build_rows(leaves) if build_rows else leaves
-        size = len(batch.relation)
-        anchor_and_true, relation = rows["entity"][: 2 * size], rows["relation"][:size]
+        size, num_relations = len(batch.relation), len(batch.relation_ids)
+        anchor_and_true, relation = rows["entity"][: 2 * size], rows["relation"][:num_relations]
         scores = self.model.score_batch(side, rows["entity"], relation, batch.layout)
-        scored = ScoredBatch(batch, targets, leaves, anchor_and_true, relation, rows["relation"][size:], *scores)
+        others = rows["relation"][num_relations:]
+        scored = ScoredBatch(batch, targets, leaves, anchor_and_true, relation, others, *scores)
         loss = reduce(add, [term(scored) for term in self.terms[side]])
         gradients = torch.autograd.grad(loss, list(leaves.values()))
         self.tables.update(gathered, dict(zip(leaves, gradients, strict=True)), self.step_number)
@@ -137,9 +138,7 @@ class Trainer:
 
     def rows_needed(self, batch: Batch) -> tuple[IdsByTable, Callable[[RowsByTable], RowsByTable] | None]:
         """Return the ids of the rows that a step gathers, and what builds the batch's rows from them, if needed."""
-        relation = batch.relation
-        if offset := self.model.relation_offset[batch.side]:
-            relation = relation + offset
+        relation = batch.relation_ids
         if batch.side in self.sampler.relation_sides:
             relation = torch.cat([relation, self.sampler.relation_candidates[batch.side]])
         ids = {"entity": batch.entity_ids, "relation": relation}
