@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pairre.kernels.cuda.terms import finish, gap, load, load_scale, still, sums, term, width
+from pairre.kernels.cuda.terms import closed, finish, gap, joined, load, load_scale, still, sums, term, width
 from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, tiles
 from pairre.kernels.reference.ranks import RankingBatch
 from pairre.kernels.reference.scores import Formula, Metric, check_arguments
@@ -31,20 +31,21 @@ def _true_scores(
     half = D // 2 * step
     last = width(D, METRIC)
     acc = tl.zeros([BM], tl.float32)
+    joins: tl.constexpr = (METRIC == "groups" or METRIC == "likelihood") or METRIC == "divergence"
     for k0 in range(0, last, UNROLL):
-        part = tl.zeros([BM], tl.float32)
+        part, product = tl.zeros([BM], tl.float32), tl.full([BM], 1.0, tl.float32)
         for u in tl.static_range(UNROLL):
             here, shift = still(in_m, k0 + u, last), (k0 + u) * step
             q, qi = load(Q + shift, rm, here, half, METRIC, True)
             w, wi = load_scale(W + shift, rm, here, half, METRIC, HAS_SCALE)
             c, ci = load(C + shift, rm, here, half, METRIC, True)
             x, xi = gap(q, qi, q, qi, w, wi, c, ci, METRIC, True, False, HAS_SCALE, True)
-            if METRIC == "groups":
-                part += term(x, xi, METRIC)
+            if joins:
+                part, product = joined(part, product, x, xi, METRIC)
             else:
                 acc += term(x, xi, METRIC)
-        if METRIC == "groups":
-            acc += tl.sqrt(part)
+        if joins:
+            acc += closed(part, product, last - k0, METRIC, UNROLL)
     tl.store(OUT + rm, finish(acc, METRIC, True), mask=in_m)
 
 

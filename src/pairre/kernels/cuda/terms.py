@@ -4,9 +4,10 @@ x = a ∘ b − e ∘ f: query, weights, scale, candidates; or the other way rou
 come in twos, the real and the imaginary part (…i); where features are real, the second is never used, and the compiler
 drops it.
 
-Beside the metrics there are formulas of models, for ranking only: "groups" adds up the lengths of groups of UNROLL
-features; in "likelihood" and "divergence" the second of two values is a variance, and the scale has variances alone.
-These have UNROLL 1, as a masked feature would count.
+Beside the metrics there are formulas of models, which add up UNROLL features together: "groups" takes the length of
+each group; in "likelihood" and "divergence" the second of two values is a variance, and the scale has variances alone.
+These take one logarithm, and one division, of a product of UNROLL variances, which has to be a number: eight of those
+that KG2E allows are between 10⁻⁷ and 10¹⁰.
 """
 
 # Kernels carry no types: Triton infers them.
@@ -46,8 +47,10 @@ def load(T, place, mask, half, METRIC: tl.constexpr, HAS: tl.constexpr):
     if HAS:
         real = tl.load(T + place, mask=mask, other=0.0).to(tl.float32)
     imaginary = real
-    if HAS and ((METRIC == "modulus" or METRIC == "likelihood") or METRIC == "divergence"):
+    if HAS and METRIC == "modulus":
         imaginary = tl.load(T + half + place, mask=mask, other=0.0).to(tl.float32)
+    elif HAS and (METRIC == "likelihood" or METRIC == "divergence"):  # masked variances add up to 1
+        imaginary = tl.load(T + half + place, mask=mask, other=0.5).to(tl.float32)
     return real, imaginary
 
 
@@ -79,7 +82,7 @@ def _divisor(variance):
 def gap(
     a, ai, b, bi, e, ei, f, fi, METRIC: tl.constexpr, A: tl.constexpr, B: tl.constexpr, E: tl.constexpr, F: tl.constexpr
 ):
-    """Return x = a ∘ b − e ∘ f, where A, B, E, F say which there are; for "dot", a ∘ f; for variances, two terms."""
+    """Return x = a ∘ b − e ∘ f, where A, B, E, F say which there are; for "dot", a ∘ f; for variances, see `joined`."""
     x, xi = a, ai
     if not A:
         x, xi = b, bi
@@ -90,12 +93,10 @@ def gap(
     if METRIC == "dot":
         x = a * f
     elif METRIC == "likelihood":
-        variance = _divisor(ai + fi + e)
-        x, xi = (a - f) * (a - f) / variance, tl.log(variance) + 1.8378770664093453  # log 2π
+        x, xi = a - f, (ai + e) + fi
     elif METRIC == "divergence":
-        e = _divisor(e)
-        ratio = _divisor((ai + fi) / e)
-        x, xi = (a - f) * (a - f) / e + ratio, -tl.log(ratio) - 1
+        x, unit = a - f, 1.0 / _divisor(e)
+        x, xi = tl.fma(x, x, ai + fi) * unit, (ai + fi) * unit
     elif E and F:
         x = x - e * f
         if METRIC == "modulus":
@@ -112,13 +113,35 @@ def term(x, xi, METRIC: tl.constexpr):
     """Return what x adds to the sum."""
     if METRIC == "l1":
         x = tl.abs(x)
-    elif METRIC == "l2" or METRIC == "groups":
+    elif METRIC == "l2":
         x = x * x
     elif METRIC == "modulus":
         x = tl.sqrt(tl.fma(x, x, xi * xi))
-    elif METRIC == "likelihood" or METRIC == "divergence":
-        x = x + xi
     return x
+
+
+@triton.jit
+def joined(part, product, x, xi, METRIC: tl.constexpr):
+    """Return what the features that are added up together come to with one more: two values, see `closed`."""
+    if METRIC == "groups":
+        part += x * x
+    elif METRIC == "likelihood":  # Σ x² / V as one fraction
+        part, product = tl.fma(part, xi, x * x * product), product * xi
+    elif METRIC == "divergence":
+        part, product = part + x, product * xi
+    return part, product
+
+
+@triton.jit
+def closed(part, product, number, METRIC: tl.constexpr, UNROLL: tl.constexpr):
+    """Return what features that are added up together, of which `number` are not masked, add to the sum."""
+    if METRIC == "groups":
+        part = tl.sqrt(part)
+    elif METRIC == "likelihood":
+        part = part / product + (tl.log(product) + 1.8378770664093453 * tl.minimum(number, UNROLL))  # log 2π
+    elif METRIC == "divergence":
+        part = part - (tl.log(product) + UNROLL)
+    return part
 
 
 @triton.jit
@@ -173,8 +196,9 @@ def sums(
         step_m, step_n = tl.cast(num_q, tl.int64), tl.cast(num_c, tl.int64)
     half_m, half_n = D // 2 * step_m, D // 2 * step_n
     acc = tl.zeros([BM, BN], tl.float32)
+    joins: tl.constexpr = (METRIC == "groups" or METRIC == "likelihood") or METRIC == "divergence"
     for k0 in range(first, last, UNROLL):
-        part = tl.zeros([BM, BN], tl.float32)
+        part, product = tl.zeros([BM, BN], tl.float32), tl.full([BM, BN], 1.0, tl.float32)
         for u in tl.static_range(UNROLL):
             k = k0 + u
             here_m, here_n = still(in_m, k, last), still(in_n, k, last)
@@ -186,10 +210,10 @@ def sums(
                 q[:, None], qi[:, None], r[None, :], ri[None, :], w[:, None], wi[:, None], c[None, :], ci[None, :],
                 METRIC, True, HAS_WEIGHTS, HAS_SCALE, True,
             )  # fmt: skip
-            if METRIC == "groups":
-                part += term(x, xi, METRIC)
+            if joins:
+                part, product = joined(part, product, x, xi, METRIC)
             else:
                 acc += term(x, xi, METRIC)
-        if METRIC == "groups":
-            acc += tl.sqrt(part)
+        if joins:
+            acc += closed(part, product, last - k0, METRIC, UNROLL)
     return acc
