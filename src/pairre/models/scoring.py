@@ -313,39 +313,60 @@ class Model(ScoreFunction):
 
     def score_all(self, triples: Tensor, side: Side) -> Tensor:
         """Return scores [B, E] of every entity on `side`."""
-        _, (q, w) = self.make_queries(triples, side)
-        scores = torch.zeros(len(triples), self.num_entities, dtype=q.dtype, device=q.device)
-        for part, chunks in self.candidate_groups(triples, side, len(triples)):
-            scale = None if w is None else w[part]
+        scores = torch.zeros(len(triples), self.num_entities, dtype=self.dtype, device=triples.device)
+        for part, query, chunks in self.candidate_groups(triples, side, len(triples)):
             for first, rows in chunks():
-                scores[part, first : first + len(rows)] = self.score_rows(q[part], scale, rows)
+                scores[part, first : first + len(rows)] = self.score_rows(*query, rows)
         return scores if self.processes is None else self.processes.sum(scores)
 
     def candidate_groups(
         self, triples: Tensor, side: Side, size: int, ids: Tensor | None = None
-    ) -> Iterator[tuple[slice | Tensor, Callable[[], Chunks]]]:
+    ) -> Iterator[tuple[slice | Tensor, Query, Callable[[], Chunks]]]:
         """Yield groups of at most `size` triples that have the same prepared candidates, and what yields their chunks.
 
         All triples do, or those of one relation where candidates depend on it. Candidates are all entities, or `ids`;
-        what fits into one chunk is prepared once.
+        what fits into one chunk is prepared once. A group comes with its queries.
         """
         num = self.num_entities if ids is None else len(ids)
-        fits, rows = num * self.stored["entity"].width <= 2 * MAX_ELEMENTS, None
-        if fits and self.projects_entities:  # rows that a model encodes are encoded once, and not for every relation
-            rows = list(
-                self.entities.chunks(max(num, 1)) if ids is None else self._chunks_of(ids, max(num, 1))
-            ).__iter__
-        for relation in torch.unique(triples[:, 1]) if self.projects_entities else (None,):
-            row = None if relation is None else self.relation_rows(relation, side)
+        fits = num * self.stored["entity"].width <= 2 * MAX_ELEMENTS
+        if self.projects_entities:
+            yield from self._groups_by_relation(triples, side, size, ids, fits=fits)
+            return
+        chunks: Callable[[], Chunks] = partial(self.candidate_chunks, side, None, ids)
+        if fits:
+            chunks = list(chunks()).__iter__
+        for start in range(0, len(triples), size):
+            part = slice(start, start + size)
+            yield part, self.make_queries(triples[part], side)[1], chunks
+
+    def _groups_by_relation(
+        self, triples: Tensor, side: Side, size: int, ids: Tensor | None, *, fits: bool
+    ) -> Iterator[tuple[Tensor, Query, Callable[[], Chunks]]]:
+        """Yield what `candidate_groups` does: rows that a model encodes are encoded once, not for every relation."""
+        rows: Callable[[], Chunks] | None = None
+        if fits:
+            num = max(1, self.num_entities if ids is None else len(ids))
+            rows = list(self.entities.chunks(num) if ids is None else self._chunks_of(ids, num)).__iter__
+        order = triples[:, 1].argsort(stable=True)
+        ordered = triples[order]
+        anchors = ordered[:, 2 - COLUMN[side]]
+        in_memory = len(anchors) * self.entities.width <= 2 * MAX_ELEMENTS
+        own = self.entities.gather(anchors) if in_memory else None
+        relations, counts = torch.unique_consecutive(ordered[:, 1], return_counts=True)
+        ends, begin = counts.cumsum(0).tolist(), 0
+        at_once = max(1, 2 * MAX_ELEMENTS // self.relations.width)
+        for first, end in enumerate(ends):
+            if first % at_once == 0:
+                relation_rows = self.relation_rows(relations[first : first + at_once], side)
+            row = relation_rows[first % at_once]
             chunks: Callable[[], Chunks] = partial(self.candidate_chunks, side, row, ids, rows)
             if fits:
                 chunks = list(chunks()).__iter__
-            if relation is None:
-                parts: Iterable[slice | Tensor] = (slice(i, i + size) for i in range(0, len(triples), size))
-            else:
-                parts = torch.split((triples[:, 1] == relation).nonzero()[:, 0], size)
-            for part in parts:
-                yield part, chunks
+            for start in range(begin, end, size):
+                part = slice(start, min(start + size, end))
+                anchor = self.entities.gather(anchors[part]) if own is None else own[part]
+                yield order[part], self.make_query(side, anchor, row.expand(len(anchor), -1)), chunks
+            begin = end
 
     def candidate_chunks(
         self, side: Side, relation: Tensor | None, ids: Tensor | None = None, rows: Callable[[], Chunks] | None = None
