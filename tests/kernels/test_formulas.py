@@ -71,7 +71,7 @@ def test_counts_are_those_of_the_scores(name, dim):
 
 
 def test_what_kernels_do_not_know_is_left_to_the_formula():
-    """A gradient, rows of a query's own, other precisions, and a formula that a subclass has changed."""
+    """A gradient of OTE, rows of a query's own, other precisions, and models without such a formula."""
     model, q, w, c = tables("ote", 6)
     expected = model.pair_score(q[:, None], None, c[None])
     for given in (q.double(), q.clone().requires_grad_()):
@@ -80,5 +80,4 @@ def test_what_kernels_do_not_know_is_left_to_the_formula():
     found = scores.score_candidates(model.pair_score, q, w, c, ids)
     torch.testing.assert_close(found, expected.gather(1, ids))
     assert formula_of(model.pair_score).unroll == 6
-    assert formula_of(model_class("gc-ote-full")(3, 2, 6).pair_score) is None
     assert formula_of(model_class("conve")(3, 2, 12).pair_score) is None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.graph import Side
+from pairre.kernels import backend
 from pairre.kernels.reference.scores import stable_product
 from pairre.models.contract import Query
 from pairre.models.neighbourhood import Links, Neighbourhood
@@ -40,16 +40,14 @@ class GCOTE(Neighbourhood, OTE):
     def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor, layer: int) -> Tensor:  # noqa: ARG002
         """Return the entity and its context in each direction that is there."""
         r = self.parts("relation", relation)
-        size = group_size(self.dim)
+        size, kernels = group_size(self.dim), backend(own.device.type)
         contexts = [own, own]
+        matrices, scale = self._matrices(r), r.scale.view(len(relation), -1, size, 1)
         for i, way in enumerate(links.ways):
-            by = links.relation[:, i]
-            form = "nkgij,nkgj->nkgi" if way == 0 else "nkgij,nkgi->nkgj"
-            turn = F.embedding(by, r.matrix).view(*by.shape, -1, size, size)
-            scale = F.embedding(by, r.scale if way == 0 else -r.scale).exp()
-            turned = torch.einsum(form, turn, self._groups(near[:, i])).flatten(-2) * scale
-            there = links.there[:, i, :, None]
-            contexts[way] = (own + (turned * there).sum(1)) / (1 + there.sum(1))
+            turns = matrices * scale.exp() if way == 0 else matrices.mT * (-scale).exp()
+            there = links.there[:, i].to(own.dtype)
+            received = kernels.block_messages(turns.flatten(1), near[:, i], links.relation[:, i], there)
+            contexts[way] = (own + received) / (1 + there.sum(1, keepdim=True))
         return torch.cat([own, *contexts], -1)
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
@@ -87,7 +85,7 @@ class GCOTEFull(GCOTE):
         return (0, 1)
 
     def prepare(self, e: Any, r: Any) -> Tensor:
-        """Return the entity, its context, and twice where the relation takes it."""
+        """Return the entity, its context, and twice where the relation takes it, all divided by 4."""
         matrices, x = self._matrices(r), self._groups(e.vector)
         turn, scale, context = (matrices.mT, r.scale, e.out) if e.side == "head" else (matrices, -r.scale, e.into)
         if turn.dim() > 3 and turn.shape[-4] > 1:  # one relation for each row
@@ -96,7 +94,8 @@ class GCOTEFull(GCOTE):
             shared = turn.squeeze(-4) if turn.dim() > 3 else turn
             turned = stable_product(x.transpose(-3, -2), shared).transpose(-3, -2)
         moved = turned.flatten(-2) * scale.exp()
-        return torch.cat([e.vector.expand_as(moved), context.expand_as(moved), moved, moved], -1)
+        rows = torch.cat([e.vector.expand_as(moved), context.expand_as(moved), moved, moved], -1)
+        return rows / 4  # a sum of distances of quarters is the mean of four distances, to the bit
 
     def tail_query(self, h: Tensor, r: Any) -> Query:  # noqa: ARG002
         """Return what (t, its context, g(t), g(t)) is compared with."""
@@ -106,7 +105,3 @@ class GCOTEFull(GCOTE):
     def head_query(self, r: Any, t: Tensor) -> Query:
         """Return what (h, its context, f(h), f(h)) is compared with."""
         return self.tail_query(t, r)
-
-    def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
-        """Return minus the mean of the four sums of distances."""
-        return super().pair_score(q, w, c) / 4

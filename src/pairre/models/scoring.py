@@ -12,7 +12,7 @@ B triples, E entities, R relations, K candidates of each query, M rows of negati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol, cast

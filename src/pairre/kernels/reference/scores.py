@@ -193,7 +193,8 @@ def _on_grid(x: Tensor, dim: int, digits: int) -> Tensor:
     largest = largest.clamp(min=torch.finfo(torch.float32).tiny)
     unit = largest / torch.frexp(largest).mantissa * 2.0**-digits  # a power of two
     shift = 1.5 * 2.0**52 * unit  # a sum with it has no room for less than a unit
-    return (x + shift).sub_(shift)
+    rounded: Tensor = (x + shift).sub_(shift)
+    return rounded
 
 
 def unit_rows(rows: Tensor) -> Tensor:
