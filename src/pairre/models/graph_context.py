@@ -101,7 +101,8 @@ class GCOTEFull(GCOTE):
         else:  # one for all rows, or for each row of rows
             shared = turn.squeeze(-4) if turn.dim() > 3 else turn
             turned = stable_product(x.transpose(-3, -2), shared).transpose(-3, -2)
-        return turned.flatten(-2) * scale.exp()
+        moved: Tensor = turned.flatten(-2) * scale.exp()
+        return moved
 
     def tail_query(self, h: Tensor, r: Any) -> Query:  # noqa: ARG002
         """Return what (t, its context, g(t), g(t)) is compared with."""
