@@ -5,9 +5,8 @@ come in twos, the real and the imaginary part (…i); where features are real, t
 drops it.
 
 Beside the metrics there are formulas of models, which add up UNROLL features together: "groups" takes the length of
-each group; in "likelihood" and "divergence" the second of two values is a variance, and the scale has variances alone.
-These take one logarithm, and one division, of a product of UNROLL variances, which has to be a number: eight of those
-that KG2E allows are between 10⁻⁷ and 10¹⁰.
+each group; in "likelihood" and "divergence" the second of two values is a variance, and `of_formula` has brought the
+scale to what is needed of it. These take one logarithm, and one division, of a product of UNROLL variances.
 """
 
 # Kernels carry no types: Triton infers them.
@@ -49,7 +48,9 @@ def load(T, place, mask, half, METRIC: tl.constexpr, HAS: tl.constexpr):
     imaginary = real
     if HAS and METRIC == "modulus":
         imaginary = tl.load(T + half + place, mask=mask, other=0.0).to(tl.float32)
-    elif HAS and (METRIC == "likelihood" or METRIC == "divergence"):  # masked variances add up to 1
+    elif HAS and METRIC == "likelihood":  # masked variances add up to 1 / 2π, and to 1: then a term is 0
+        imaginary = tl.load(T + half + place, mask=mask, other=0.07957747154594767).to(tl.float32)
+    elif HAS and METRIC == "divergence":
         imaginary = tl.load(T + half + place, mask=mask, other=0.5).to(tl.float32)
     return real, imaginary
 
@@ -61,6 +62,8 @@ def load_scale(W, place, mask, half, METRIC: tl.constexpr, HAS: tl.constexpr):
         w, wi = load(W, place, mask, half, METRIC, HAS)
     else:
         w, wi = load(W, place, mask, half, "l1", HAS)
+        if METRIC == "divergence":
+            w = tl.where(mask, w, 1.0)
     return w, wi
 
 
@@ -70,12 +73,6 @@ def store(T, place, real, imaginary, mask, half, METRIC: tl.constexpr):
     tl.store(T + place, real, mask=mask)
     if METRIC == "modulus":
         tl.store(T + half + place, imaginary, mask=mask)
-
-
-@triton.jit
-def _divisor(variance):
-    """Return variances with 1 for a 0, which only masked ones are."""
-    return tl.where(variance == 0, 1.0, variance)
 
 
 @triton.jit
@@ -93,10 +90,10 @@ def gap(
     if METRIC == "dot":
         x = a * f
     elif METRIC == "likelihood":
-        x, xi = a - f, (ai + e) + fi
+        x, xi = a - f, ai + fi
     elif METRIC == "divergence":
-        x, unit = a - f, 1.0 / _divisor(e)
-        x, xi = tl.fma(x, x, ai + fi) * unit, (ai + fi) * unit
+        x = a - f
+        x, xi = tl.fma(x, x, ai + fi) * e, (ai + fi) * e
     elif E and F:
         x = x - e * f
         if METRIC == "modulus":
@@ -133,12 +130,12 @@ def joined(part, product, x, xi, METRIC: tl.constexpr):
 
 
 @triton.jit
-def closed(part, product, number, METRIC: tl.constexpr, UNROLL: tl.constexpr):
-    """Return what features that are added up together, of which `number` are not masked, add to the sum."""
+def closed(part, product, METRIC: tl.constexpr, UNROLL: tl.constexpr):
+    """Return what features that are added up together add to the sum."""
     if METRIC == "groups":
         part = tl.sqrt(part)
     elif METRIC == "likelihood":
-        part = part / product + (tl.log(product) + 1.8378770664093453 * tl.minimum(number, UNROLL))  # log 2π
+        part = part / product + (tl.log(product) + 1.8378770664093453 * UNROLL)  # log 2π
     elif METRIC == "divergence":
         part = part - (tl.log(product) + UNROLL)
     return part
@@ -215,5 +212,5 @@ def sums(
             else:
                 acc += term(x, xi, METRIC)
         if joins:
-            acc += closed(part, product, last - k0, METRIC, UNROLL)
+            acc += closed(part, product, METRIC, UNROLL)
     return acc

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pairre.kernels.cuda.terms import finish, gap, load, slope, still, store, sums, term, times, width
-from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, power, tiles
+from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, of_formula, power, tiles
 from pairre.kernels.reference.scores import Metric, check_arguments
 
 _HALVED = ("modulus", "likelihood", "divergence")  # two numbers of a row make one term
@@ -261,8 +261,9 @@ def shared_scores(
 ) -> Tensor:
     """Return the scores of all pairs by a metric or a formula; where a sum may be split, equal rows may not tie."""
     num_q, num_c, terms = len(q), len(c), q.shape[1] // 2 if metric in _HALVED else q.shape[1]
-    tile_m, tile_n, grid = tiles(num_q, num_c)
+    tile_m, tile_n, grid = tiles(num_q, num_c, metric)
     parts = split_sum(grid[0] * grid[1], terms, 64, may_split)
+    q, w = of_formula(metric, q, w)
     out = torch.empty(parts, num_q, num_c, device=q.device, dtype=torch.float32)
     if out.numel():
         _forward_shared[(*grid, parts)](
