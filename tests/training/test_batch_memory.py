@@ -62,11 +62,11 @@ def test_the_rows_and_scores_of_a_batch_are_those_that_a_step_has(graph, quick, 
     trainer = Trainer(graph, recipe, CPU)
     trainer.model.train()
     batch = trainer.sampler.draw("tail", torch.tensor(0))
-    gathered = trainer.rows_needed(batch)[0]["entity"].numel()
+    gathered, relations = (trainer.rows_needed(batch)[0][table].numel() for table in ("entity", "relation"))
     size, model = len(batch.true), model_class(name)
-    counted = bytes_of_batch(model, recipe, graph.num_entities, size) // 4
-    relation = trainer.model.stored["relation"].width
-    rows = (counted - size * (relation + 30)) / trainer.model.stored["entity"].width
+    counted = bytes_of_batch(model, recipe, graph, size) // 4
+    relation = (size if model.needs_other_rows else relations) * trainer.model.stored["relation"].width
+    rows = (counted - relation - size * 30) / trainer.model.stored["entity"].width
     assert rows == gathered or (name == "gc-ote" and rows == gathered + size * 4)  # whose anchors need no links
 
 

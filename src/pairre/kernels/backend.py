@@ -14,7 +14,7 @@ from importlib import import_module
 
 from torch import Tensor
 
-from pairre.kernels.reference import batch, collect, ranks, rows, scores
+from pairre.kernels.reference import batch, collect, messages, products, ranks, rows, scores
 from pairre.support.errors import DeviceError
 
 log = logging.getLogger("pairre")
@@ -37,6 +37,8 @@ class Backend:
     count_above = staticmethod(ranks.count_above)
     collect_above = staticmethod(collect.collect_above)
     unit_rows = staticmethod(scores.unit_rows)
+    grouped_product = staticmethod(products.grouped_product)
+    block_messages = staticmethod(messages.block_messages)
     # Rows of an embedding table.
     group_ids = staticmethod(rows.group_ids)
     gather_rows = staticmethod(rows.gather_rows)

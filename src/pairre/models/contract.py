@@ -56,6 +56,7 @@ class ScoreFunction(torch.nn.Module):
     weight_parts: ClassVar[dict[str, Shape]] = {}  # weights that belong to no row, found as `self.dense`
     patterns: ClassVar[frozenset[str]] = frozenset()  # of relations, that the formula can hold for all entities
     projects_entities: bool = False  # whether a candidate depends on the relation, which `prepare` then gets
+    matrix_parts: ClassVar[frozenset[str]] = frozenset()  # of relation rows: what `MatrixProjection` multiplies by
     sides_differ: ClassVar[bool] = False  # whether the score of a triple depends on the side that is queried
     tail_queries_only: ClassVar[bool] = False  # whether there is no `head_query`, so that relations are reciprocal
     trains_on_relations: ClassVar[bool] = True  # whether training can score all relations of a pair of entities

@@ -14,14 +14,21 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
+class RelationGroups:
+    """The distinct relations of a batch, G of them: as many as there may be, whatever the batch has."""
+
+    number: Tensor  # [B]: the group of each positive
+    first: Tensor | None = None  # [G]: a positive of each; None where a step has one relation row for each group
+
+
+@dataclass(frozen=True)
 class Shared:
     """All positives share the M = K rows.
 
-    `relation_groups` spares a model that projects entities most of its work where a batch has few relations: the
-    position in the batch of a positive of each distinct relation, and for each positive the number of its relation.
+    `relation_groups` spare a model that projects entities most of its work where a batch has few relations.
     """
 
-    relation_groups: tuple[Tensor, Tensor] | None = None  # [relations], [B]
+    relation_groups: RelationGroups | None = None
 
     def rows_of_each(self, rows: Tensor, batch_size: int) -> Tensor:  # noqa: ARG002
         """Return the negatives of every positive, [1, K, ·]."""

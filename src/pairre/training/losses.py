@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.kernels import backend
-from pairre.models import EntityRows, Model
+from pairre.models import EntityRows, Model, Shared
 from pairre.settings import registry
 from pairre.settings.recipe import LossRecipe
 from pairre.support.errors import RecipeError, suggest
@@ -148,10 +148,18 @@ class ScoredBatch:
     leaves: dict[str, Tensor]  # rows as gathered, by table: what gradients are taken of
     stored: EntityRows  # as gathered
     entity: EntityRows  # as scored: encoded, where a model does so
-    relation: Tensor  # [B, ·] rows that were scored
+    relation_rows: Tensor  # [B, ·] rows that were scored, or [G, ·] where each group of positives has one
     all_relations: Tensor  # [R, ·], or none in steps that do not corrupt relations
     positive: Tensor  # [B]
     negative: Tensor  # [B, K]
+
+    @property
+    def relation(self) -> Tensor:
+        """The relation row of each positive, [B, ·]."""
+        groups = self.batch.layout.relation_groups if isinstance(self.batch.layout, Shared) else None
+        if groups is None or groups.first is not None:
+            return self.relation_rows
+        return F.embedding(groups.number, self.relation_rows)
 
 
 Term = Callable[[ScoredBatch], Tensor]

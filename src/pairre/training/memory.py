@@ -44,21 +44,22 @@ def check_batch_memory(graph: Graph, recipe: Recipe, batch: int, device: torch.d
     Only what a step certainly needs is counted, so that nothing is refused that could be trained.
     """
     model, negatives = model_class(recipe.model.name), recipe.sampling.negatives or graph.num_entities
-    needed = _CERTAIN_COPIES.get(device.type, 1) * bytes_of_batch(model, recipe, graph.num_entities, batch)
+    needed = _CERTAIN_COPIES.get(device.type, 1) * bytes_of_batch(model, recipe, graph, batch)
     keys = {"train.batch": batch, "sampling.negatives": negatives, "model.dim": recipe.model.dim}
     what = f"{batch:,} positives with {negatives:,} negatives of {recipe.model.dim:,} features"
     _refuse_beyond(needed, f"{max(keys, key=lambda key: keys[key])}: {what}", "a batch", device)
 
 
-def bytes_of_batch(model: type[Model], recipe: Recipe, num_entities: int, batch: int) -> int:
+def bytes_of_batch(model: type[Model], recipe: Recipe, graph: Graph, batch: int) -> int:
     """Return the bytes of the rows that a step gathers, and of its scores, each counted once."""
     dim, sampling = recipe.model.dim, recipe.sampling
-    negatives = sampling.negatives or num_entities
+    negatives = sampling.negatives or graph.num_entities
     num_sets = -(-batch // (sampling.chunk_size or batch)) if sampling.negatives else 1
     drawn = num_sets * negatives
-    rows = 2 * batch + (min(drawn, num_entities) if sampling.chunk_size == 1 else drawn)
+    rows = 2 * batch + (min(drawn, graph.num_entities) if sampling.chunk_size == 1 else drawn)
     entity, relation = _width(model, "entity", dim), _width(model, "relation", dim)
-    return 4 * (rows * model.rows_per_entity * entity + batch * (relation + negatives))
+    relations = min(batch, graph.num_relations) if model.matrix_parts and num_sets == 1 else batch
+    return 4 * (rows * model.rows_per_entity * entity + relations * relation + batch * negatives)
 
 
 def _width(model: type[Model], table: str, dim: int) -> int:

@@ -154,7 +154,7 @@ def _parts(graph: Graph, recipe: Recipe, num_processes: int) -> list[Part]:
     parts.append(Part(f"index of known triples, at most{on_disk}", _INDEX_SIDES * (16 + 4) * num, False))
     parts.append(Part(f"triples and their weights{on_disk}", (12 + 4) * num, False))
     positives = -(-min(recipe.train.batch, num) // num_processes)  # each has negatives for its share of them
-    batch = bytes_of_batch(type(model), recipe, graph.num_entities, positives)
+    batch = bytes_of_batch(type(model), recipe, graph, positives)
     parts.append(Part("rows of a batch", COPIES_OF_ROWS * batch, False))
     return parts
 

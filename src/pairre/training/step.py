@@ -126,10 +126,10 @@ class Trainer:
         gathered = self.tables.gather(ids, self.step_number)
         leaves = {name: table.rows for name, table in gathered.items()}
         rows = build_rows(leaves) if build_rows else leaves
-        size = len(batch.relation)
+        size, num_relations = len(batch.relation), len(batch.relation_ids)
         stored = EntityRows(leaves["entity"], size)
         entity = EntityRows(rows["entity"], size) if build_rows else stored
-        relation, all_relations = rows["relation"][:size], rows["relation"][size:]
+        relation, all_relations = rows["relation"][:num_relations], rows["relation"][num_relations:]
         scores = self.model.score_batch(side, entity, relation, batch.layout)
         scored = ScoredBatch(batch, targets, leaves, stored, entity, relation, all_relations, *scores)
         loss = reduce(add, [term(scored) for term in self.terms[side]])
@@ -140,9 +140,7 @@ class Trainer:
 
     def rows_needed(self, batch: Batch) -> tuple[IdsByTable, Callable[[RowsByTable], RowsByTable] | None]:
         """Return the ids of the rows that a step gathers, and what builds the batch's rows from them, if needed."""
-        relation = batch.relation
-        if offset := self.model.relation_offset[batch.side]:
-            relation = relation + offset
+        relation = batch.relation_ids
         if batch.side in self.sampler.relation_sides:
             relation = torch.cat([relation, self.sampler.relation_candidates[batch.side]])
         ids = {"entity": batch.entity_ids, "relation": relation}
