@@ -87,6 +87,8 @@ def measure(graph: Any, settings: list[str], steps: int, device: Any) -> dict[st
     trainer = Trainer(graph, override(Recipe(), [*COMMON, *settings]), device)
     built = now() - began
     trainer.advance(4 * trainer.steps_per_launch)  # compiles and records
+    steps = max(1, steps // 10) if "sampling.chunk_size=1" in settings else steps  # each takes that much longer
+    graph.known.side("tail"), graph.known.side("head")  # the index of known triples, which is made once
     times = []
     for _ in range(3):
         start = now()
@@ -160,7 +162,7 @@ def main() -> None:
             continue
         job = {"entities": entities, "settings": settings, "card_gib": card, "triples": result["triples"]}
         try:
-            answer = machine.fresh_process(__file__, {**job, "steps": 40 if quick else 1000})
+            answer = machine.fresh_process(__file__, {**job, "steps": 5 if quick else 1000})
             compare(answer)
         except SystemExit as error:
             answer = {"entities": entities, "failed": str(error)[-2000:]}

@@ -32,9 +32,10 @@ def check_memory(graph: Graph, recipe: Recipe, device: torch.device, num_process
     num = model.num_parameters(num_entities, num_relations, settings.dim)
     on_host = num_entities * model.entity_width(settings.dim) if rows_on_host(recipe, device) else 0
     state = 4 * OPTIMIZERS[recipe.train.optimizer].state_per_number
+    advice = "choose fewer, or set tables.place to host" if device.type == "cuda" and not on_host else "choose fewer"
     for numbers, where in ((num - on_host, device), (on_host, None)):
         needed = numbers * ((2 if settings.storage != "float32" else 4) + state)
-        _refuse_beyond(needed, f"model.dim: {settings.dim:,} features", "tables and optimiser", where)
+        _refuse_beyond(needed, f"model.dim: {settings.dim:,} features", "tables and optimiser", where, advice)
     steps = recipe.train.steps
     _refuse_beyond(_BYTES_OF_A_STEP * steps, f"train.steps: {steps:,} steps", "their learning rates", None)
 
@@ -72,11 +73,13 @@ def _width(model: type[Model], table: str, dim: int) -> int:
         return int(model(1, 1, dim).stored[table].width)
 
 
-def _refuse_beyond(needed: int, what: str, purpose: str, device: torch.device | None) -> None:
+def _refuse_beyond(
+    needed: int, what: str, purpose: str, device: torch.device | None, advice: str = "choose fewer"
+) -> None:
     """Raise a RecipeError if more bytes are needed than are free on a device, by default the host."""
     available = available_bytes(device)
     if available is not None and needed > available:
         raise RecipeError(
             f"{what} need {readable_bytes(needed)} for {purpose}, and {readable_bytes(available)} are free on "
-            f"{device or 'this machine'}; choose fewer"
+            f"{device or 'this machine'}; {advice}"
         )
