@@ -46,7 +46,7 @@ def host_zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -
     """Return zeros of a device that are in the memory of the host, as all tensors of the CPU are."""
     num_bytes = math.prod(shape) * dtype.itemsize
     if not num_bytes or not _has_memory_of_its_own(device):
-        return torch.zeros(*shape, dtype=dtype, device=device)
+        return torch.zeros(shape, dtype=dtype, device=device)
     pages = _Pages(num_bytes, device)
     _PAGES[pages.bytes.data_ptr()] = pages
     return _as_tensor(pages, device).view(dtype).view(*shape)
@@ -61,7 +61,7 @@ def zeros_beside(tensor: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Te
     """Return zeros in the memory that another tensor is in."""
     if is_on_host(tensor):
         return host_zeros(shape, dtype, tensor.device)
-    return torch.zeros(*shape, dtype=dtype, device=tensor.device)
+    return torch.zeros(shape, dtype=dtype, device=tensor.device)
 
 
 def on_cpu(tensor: Tensor) -> Tensor:

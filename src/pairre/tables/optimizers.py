@@ -29,8 +29,8 @@ class AdamTable(LocalTable):
     def __init__(self, table: Tensor, recipe: TrainRecipe, constraint: RowConstraint | None = None) -> None:
         super().__init__(table, recipe, constraint)
         mean, square = (zeros_beside(table, table.shape, compute_dtype(table.dtype)) for _ in range(2))
-        seen = zeros_beside(table, table.shape[:1], torch.int32).sub_(1)
-        self.adam = AdamState(table, mean, square, seen if recipe.update_rows == "all" else None, self._rates)
+        seen = zeros_beside(table, table.shape[:1], torch.int32).sub_(1) if recipe.update_rows == "all" else None
+        self.adam = AdamState(table, mean, square, seen, self._rates)
         self.read = partial(self.kernels.gather_adam, self.adam)  # rows catch up with the steps they missed
         self.apply = partial(self.kernels.update_adam, self.adam)  # bias correction counts steps, not those of a row
 
