@@ -1,12 +1,15 @@
 """Settings beyond memory are refused before anything is allocated, and nothing else is."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
+from conftest import planted_graph
 from pairre.models import model_class, models
 from pairre.settings import override
 from pairre.support.errors import RecipeError
-from pairre.training.memory import bytes_of_batch
+from pairre.training.memory import bytes_of_batch, check_memory
 from pairre.training.plan import make_plan
 from pairre.training.step import Trainer
 
@@ -38,6 +41,25 @@ def test_what_is_beyond_memory_is_refused(graph, quick, settings, key):
     with pytest.raises(RecipeError, match="are free on") as refused:
         Trainer(graph, recipe, CPU)
     assert str(refused.value).startswith(key), refused.value
+
+
+@pytest.mark.parametrize(
+    ("place", "free_of_gpu", "free_of_host", "refused"),
+    [
+        ("device", FREE, 10**12, r"are free on cuda; choose fewer, or set tables\.place to host"),
+        ("host", FREE, 10**12, ""),
+        ("host", 10**12, FREE, "are free on this machine; choose fewer$"),
+    ],
+)
+def test_the_memory_that_has_the_table_must_have_room(
+    graph, quick, monkeypatch, place, free_of_gpu, free_of_host, refused
+):
+    free = {None: free_of_host, "cuda": free_of_gpu}
+    monkeypatch.setattr("pairre.training.memory.available_bytes", lambda device: free[device and device.type])
+    recipe = override(quick, ["model.dim=10000", f"tables.place={place}", "train.optimizer=adagrad"])
+    expected = pytest.raises(RecipeError, match=refused) if refused else nullcontext()
+    with expected:
+        check_memory(planted_graph(400), recipe, torch.device("cuda"))
 
 
 @pytest.mark.usefixtures("_little_memory")

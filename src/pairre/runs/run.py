@@ -194,5 +194,5 @@ def grown_model(base: Run, graph: Graph, device: torch.device) -> Model:
     model = build_model(graph, base.recipe, device, False, base.model.attached_with)
     grown = model.state_dict()
     for name, value in whole_weights(base.model).items():
-        grown[name][: len(value)] = value.to(device)
+        grown[name][: len(value)].copy_(value)
     return model

@@ -18,13 +18,14 @@ from torch import Tensor
 
 from pairre.support.errors import RunError
 from pairre.support.files import disk_errors, written_whole
+from pairre.support.host_memory import on_cpu
 
 _HASHED_AT_ONCE = 16 << 20  # bytes of a tensor that one thread hashes
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write a safetensors file atomically, with a checksum of all tensors and metadata in its metadata."""
-    stored = {name: value.detach().contiguous().cpu() for name, value in tensors.items()}
+    stored = {name: on_cpu(value.detach().contiguous()) for name, value in tensors.items()}
     described = {**(metadata or {}), "checksum": _tensor_checksum(stored, metadata or {})}
     # save_file first writes a temporary file of its own beside the one it is given: the folder has both.
     with written_whole(path, folder=True) as part:

@@ -22,20 +22,27 @@ _BYTES_OF_A_STEP = 32  # the learning rate of a step while the rates of all are 
 def check_memory(graph: Graph, recipe: Recipe, device: torch.device, num_processes: int = 1) -> None:
     """Raise a RecipeError if the tables with their optimiser, or the learning rates, alone are beyond memory.
 
-    Each of several processes has a part of the entities.
+    Each of several processes has a part of the entities. On the host are those of a GPU that `tables.place` puts there.
 
     Otherwise the system might stop the process when it first writes to what it was granted.
     """
-    settings = recipe.model
+    settings, model = recipe.model, model_class(recipe.model.name)
     num_relations = graph.num_relations * (2 if settings.reciprocal else 1)
-    num = model_class(settings.name).num_parameters(
-        -(-graph.num_entities // num_processes), num_relations, settings.dim
-    )
+    num_entities = -(-graph.num_entities // num_processes)
+    num = model.num_parameters(num_entities, num_relations, settings.dim)
+    on_host = num_entities * model.entity_width(settings.dim) if rows_on_host(recipe, device) else 0
     state = 4 * OPTIMIZERS[recipe.train.optimizer].state_per_number
-    needed = num * ((2 if settings.storage != "float32" else 4) + state)
-    _refuse_beyond(needed, f"model.dim: {settings.dim:,} features", "tables and optimiser", device)
+    advice = "choose fewer, or set tables.place to host" if device.type == "cuda" and not on_host else "choose fewer"
+    for numbers, where in ((num - on_host, device), (on_host, None)):
+        needed = numbers * ((2 if settings.storage != "float32" else 4) + state)
+        _refuse_beyond(needed, f"model.dim: {settings.dim:,} features", "tables and optimiser", where, advice)
     steps = recipe.train.steps
     _refuse_beyond(_BYTES_OF_A_STEP * steps, f"train.steps: {steps:,} steps", "their learning rates", None)
+
+
+def rows_on_host(recipe: Recipe, device: torch.device) -> bool:
+    """Return whether a recipe keeps the rows of entities in another memory than that of the device."""
+    return recipe.tables.place == "host" and device.type == "cuda"
 
 
 def check_batch_memory(graph: Graph, recipe: Recipe, batch: int, device: torch.device) -> None:
@@ -67,11 +74,13 @@ def _width(model: type[Model], table: str, dim: int) -> int:
         return int(model(1, 1, dim).stored[table].width)
 
 
-def _refuse_beyond(needed: int, what: str, purpose: str, device: torch.device | None) -> None:
+def _refuse_beyond(
+    needed: int, what: str, purpose: str, device: torch.device | None, advice: str = "choose fewer"
+) -> None:
     """Raise a RecipeError if more bytes are needed than are free on a device, by default the host."""
     available = available_bytes(device)
     if available is not None and needed > available:
         raise RecipeError(
             f"{what} need {readable_bytes(needed)} for {purpose}, and {readable_bytes(available)} are free on "
-            f"{device or 'this machine'}; choose fewer"
+            f"{device or 'this machine'}; {advice}"
         )

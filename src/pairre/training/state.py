@@ -16,6 +16,7 @@ from pairre.runs.checkpoints import read_checkpoint, save_checkpoint
 from pairre.runs.folder import meaning_of
 from pairre.runs.shard_files import ShardFiles, save_weights, weight_files
 from pairre.support.errors import RunError
+from pairre.support.host_memory import is_on_host, on_cpu
 from pairre.tables import DividedRows, ShardedTable
 from pairre.training.step import Trainer
 
@@ -69,7 +70,8 @@ class WholeState:
         if self._folder:
             self._folder.save_model(self._trainer.model)
         else:
-            self._best = {name: value.clone() for name, value in self._trainer.model.state_dict().items()}
+            weights = self._trainer.model.state_dict().items()
+            self._best = {n: on_cpu(v).clone() if is_on_host(v) else v.clone() for n, v in weights}
 
     def load_best(self) -> None:
         """Load all weights."""
