@@ -1,12 +1,15 @@
 """Settings beyond memory are refused before anything is allocated, and nothing else is."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 from pairre.models import model_class, models
 from pairre.settings import override
 from pairre.support.errors import RecipeError
-from pairre.training.memory import bytes_of_batch
+from pairre.support.processes import Processes
+from pairre.training.memory import bytes_of_batch, check_batch_memory, check_memory
 from pairre.training.plan import make_plan
 from pairre.training.step import Trainer
 
@@ -38,6 +41,21 @@ def test_what_is_beyond_memory_is_refused(graph, quick, settings, key):
     with pytest.raises(RecipeError, match="are free on") as refused:
         Trainer(graph, recipe, CPU)
     assert str(refused.value).startswith(key), refused.value
+
+
+@pytest.mark.usefixtures("_little_memory")
+@pytest.mark.parametrize("local_size", [1, 2])
+def test_processes_of_one_machine_share_its_memory(graph, quick, monkeypatch, local_size):
+    monkeypatch.setattr(Processes, "any", lambda _, flag: flag)
+    processes = Processes(0, 2, local_size=local_size)
+
+    def refused(what):
+        return pytest.raises(RecipeError, match=f"for {what} of each of 2") if local_size == 2 else nullcontext()
+
+    with refused("tables and optimiser"):  # each has 20 rows of 100 kB, and 3 twice as wide
+        check_memory(graph, override(quick, ["model.dim=25000", "train.optimizer=adagrad"]), CPU, processes)
+    with refused("a batch"):
+        check_batch_memory(graph, override(quick, ["model.dim=8", "sampling.negatives=6000"]), 32, CPU, processes)
 
 
 @pytest.mark.usefixtures("_little_memory")

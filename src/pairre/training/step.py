@@ -71,11 +71,12 @@ class Trainer:
         validate(recipe, graph, score_function, with_rules=bool(rules))
         if processes.size > 1:
             validate_over_processes(recipe, score_function, device.type, with_rules=bool(rules))
-        check_memory(graph, recipe, device, processes.size)
+        with processes.together():
+            check_memory(graph, recipe, device, processes)
         learnt = (partial.triples, partial.weights) if partial else ()
         # Before the model, because building its index needs much memory.
         self.sampler = Sampler(graph, recipe, score_function, device, *learnt, processes=processes)
-        check_batch_memory(graph, recipe, -(-self.sampler.batch_size // processes.size), device)
+        check_batch_memory(graph, recipe, -(-self.sampler.batch_size // processes.size), device, processes)
         self.compute_targets = self.sampler.targets  # `overlap` replaces it on a GPU
         self.model = (
             partial.model if partial else build_model(graph, recipe, device, holds_entities=processes.size == 1)
