@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -208,8 +208,12 @@ class Trainer:
 
     def store_checkpoint(self, folder: RunFolder) -> None:
         """Store everything that the next step depends on in a run folder."""
+        folder.save_checkpoint(self.tensors(), self.progress_now())
+
+    def progress_now(self) -> Progress:
+        """Return a copy of the progress, for a checkpoint."""
         self.progress.loss_sum = self.total_loss()
-        folder.save_checkpoint(self.tensors(), self.progress)
+        return replace(self.progress)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that a checkpoint holds, by name: weights and the state of optimisers."""
