@@ -217,7 +217,8 @@ def compare(name: str, numbers: list[int], job: dict[str, Any]) -> list[dict[str
         apart = [abs(one - other) / one for one, other in pairs]
         line["greatest_difference"] = {steps: max(apart[:steps]) for steps in sorted({STEPS, job["compared"]})}
         show(name + " reversed" * line.get("reversed", False), line)
-        if job["compared"] > 10 * STEPS:
+    if job["compared"] > 10 * STEPS:
+        for line in lines:
             line["losses"] = line["losses"][:: job["compared"] // STEPS]
     return lines
 
@@ -238,11 +239,11 @@ def show(name: str, line: dict[str, Any]) -> None:
 
 
 def cases(device: str, chosen: str) -> dict[str, dict[str, Any]]:
-    """Return the settings that can be compared here, and have some text in their name."""
+    """Return the settings that can be compared here, and have one of some texts in their name."""
     from pairre.tables.torchrec_engine import is_installed
 
     by_torchrec = is_installed() and device == "cpu"
-    found = {name: case for name, case in CASES.items() if chosen in name}
+    found = {name: case for name, case in CASES.items() if any(part in name for part in chosen.split(","))}
     found = {name: case for name, case in found.items() if by_torchrec or TORCHREC not in case["settings"]}
     return {name: case for name, case in found.items() if device == "cpu" or not case.get("float64")}
 
@@ -252,7 +253,7 @@ def main() -> None:
     assert __doc__
     parser = machine.options(__doc__)
     parser.add_argument("--graphs", default="fb15k-237", help="public graphs on which losses are compared")
-    parser.add_argument("--cases", default="", help="compare only those with this in their name")
+    parser.add_argument("--cases", default="", help="compare only those with one of these in their name")
     parser.add_argument("--entities", default="1e5,1e6,1e7", help="of the synthetic graphs (default 1e5,1e6,1e7)")
     parser.add_argument("--features", type=int, default=64, help="of entities of synthetic graphs (default 64)")
     parser.add_argument("--triples", type=float, default=2, help="for each entity of synthetic graphs (default 2)")
