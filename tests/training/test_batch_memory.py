@@ -9,7 +9,8 @@ from conftest import planted_graph
 from pairre.models import model_class, models
 from pairre.settings import override
 from pairre.support.errors import RecipeError
-from pairre.training.memory import bytes_of_batch, check_memory
+from pairre.support.processes import Processes
+from pairre.training.memory import bytes_of_batch, check_batch_memory, check_memory
 from pairre.training.plan import make_plan
 from pairre.training.step import Trainer
 
@@ -60,6 +61,21 @@ def test_the_memory_that_has_the_table_must_have_room(
     expected = pytest.raises(RecipeError, match=refused) if refused else nullcontext()
     with expected:
         check_memory(planted_graph(400), recipe, torch.device("cuda"))
+
+
+@pytest.mark.usefixtures("_little_memory")
+@pytest.mark.parametrize("local_size", [1, 2])
+def test_processes_of_one_machine_share_its_memory(graph, quick, monkeypatch, local_size):
+    monkeypatch.setattr(Processes, "any", lambda _, flag: flag)
+    processes = Processes(0, 2, local_size=local_size)
+
+    def refused(what):
+        return pytest.raises(RecipeError, match=f"for {what} of each of 2") if local_size == 2 else nullcontext()
+
+    with refused("tables and optimiser"):  # each has 20 rows of 100 kB, and 3 twice as wide
+        check_memory(graph, override(quick, ["model.dim=25000", "train.optimizer=adagrad"]), CPU, processes)
+    with refused("a batch"):
+        check_batch_memory(graph, override(quick, ["model.dim=8", "sampling.negatives=6000"]), 32, CPU, processes)
 
 
 @pytest.mark.usefixtures("_little_memory")
