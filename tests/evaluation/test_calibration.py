@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pairre
 from conftest import QUICK, planted_graph
-from pairre.evaluation import calibrate, calibration_of
+from pairre.evaluation import answers, calibrate, calibration_of
 from pairre.evaluation.answers import best_answers
 from pairre.evaluation.logistic import fit_curve
 from pairre.runs import Calibration
@@ -257,3 +257,26 @@ def test_a_huge_graph_on_disk_is_calibrated_when_somebody_asks(graph, quick, mon
         assert calibration_of(run) is not None
     finally:
         object.__setattr__(run.graph, "stored", None)
+
+
+def test_of_very_many_relations_a_sample_is_asked(run, monkeypatch):
+    """Each relation is a ranking of its own: 100,000 of them took minutes at the end of a training."""
+    asked = []
+
+    def best_new(own, questions, *arguments):
+        asked.append(int(questions[0, 1]))
+        return real(own, questions, *arguments)
+
+    real = answers.best_new
+    monkeypatch.setattr(answers, "best_new", best_new)
+    everything = [column.tolist() for column in best_answers(run, "valid")]
+    num = len(set(asked))
+    assert num > 1
+    monkeypatch.setattr(answers, "_MAX_RELATIONS", num)
+    assert [column.tolist() for column in best_answers(run, "valid")] == everything
+    asked.clear()
+    monkeypatch.setattr(answers, "_MAX_RELATIONS", num - 1)
+    scores, relations, true = best_answers(run, "valid")
+    assert len(set(asked)) == len(torch.unique(relations)) == num - 1
+    assert true.any()
+    assert len(scores) < len(everything[0])
