@@ -82,7 +82,7 @@ def test_a_curve_that_is_not_logistic_is_bent():
 def probability(curve, x, group=0):
     calibration = Calibration(
         *(curve.slope, curve.intercept, torch.from_numpy(curve.offsets), torch.from_numpy(curve.points)),
-        *(curve.base_rate, 1, 1, "answers"),
+        *(curve.base_rate, 1, 1, "answers", 1),
     )
     return calibration.probability(torch.from_numpy(x), torch.tensor(group)).numpy()
 

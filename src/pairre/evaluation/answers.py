@@ -31,7 +31,8 @@ JudgedAnswers = tuple[Tensor, Tensor, Tensor]  # scores, relations, and which ar
 def best_answers(run: Run, split: Split, num_best: int = 10, progress: ProgressCallback | None = None) -> JudgedAnswers:
     """Return the best new answers to the queries of a split, on both sides; those in the split are true.
 
-    Of a large split, a sample of the triples is used, always the same. `progress` is called with the number of scores
+    Entities that came with `extend` are none of them. Of a large split, a sample of the triples is used, always the
+    same. `progress` is called with the number of scores
     since its last call.
     """
     graph = run.graph
@@ -42,7 +43,7 @@ def best_answers(run: Run, split: Split, num_best: int = 10, progress: ProgressC
     for side, questions in _questions(run, split):
         best = best_new(run, questions, side, known, num_best)
         relation, is_true = questions[:, 1, None].expand_as(best.ids), true(side).contains(questions, best.ids)
-        listed = best.ids >= 0
+        listed = (best.ids >= 0) & (best.ids < run.num_trained)
         found.append((best.scores[listed], relation[listed], is_true[listed]))
         if progress is not None:
             progress(len(questions) * graph.num_entities)

@@ -98,7 +98,7 @@ def _fit(
     tables = (torch.from_numpy(curve.offsets), torch.from_numpy(curve.points))
     counts = (int(true.sum()), int((~true).sum()))
     source = "answers" if negatives is None else "given"
-    return Calibration(curve.slope, curve.intercept, *tables, curve.base_rate, *counts, source)
+    return Calibration(curve.slope, curve.intercept, *tables, curve.base_rate, *counts, source, run.num_trained)
 
 
 @torch.no_grad()

@@ -158,10 +158,10 @@ class Domains:
         """Return the weights of features in a profile: 0 for those that it lacks."""
         if len(features) < len(self._weight) and len(profile.features):
             place = np.searchsorted(profile.features, features).clip(max=len(profile.features) - 1)
-            return np.where(profile.features[place] == features, profile.weights[place], 0)
+            return np.asarray(np.where(profile.features[place] == features, profile.weights[place], 0))
         weights = np.zeros(len(self._weight))
         weights[profile.features] = profile.weights
-        return weights[features]
+        return np.asarray(weights[features])
 
 
 class _Cache(Generic[T]):

@@ -227,6 +227,8 @@ class _Search:
         new = ~index.contains(triples, triples[:, 2:])[:, 0]
         if not self.run.graph.domains.has_loops(relation):
             new &= triples[:, 0] != triples[:, 2]
+        if self.floor > -torch.inf and self.order.calibration is not None:  # a least probability is asked for
+            new &= self.order.calibration.covers(triples)
         score, triples = score[new], triples[new]
         keys = self.order.keys(score, torch.tensor(relation, device=device))
         return keys, score, triples
@@ -235,9 +237,9 @@ class _Search:
         """Return links with names."""
         graph, calibration = self.run.graph, self.order.calibration
         scores, triples = best.scores.cpu(), best.triples.cpu()
-        probabilities, base_rate = [None] * len(scores), None
+        base_rate, probabilities = None, list[float | None]([None] * len(scores))
         if calibration is not None:
-            probabilities, base_rate = calibration.probability(scores, triples[:, 1]).tolist(), calibration.base_rate
+            probabilities, base_rate = calibration.of_triples(scores, triples), calibration.base_rate
         links = []
         rows = zip(graph.names(triples), graph.labels(triples), scores.tolist(), probabilities, strict=True)
         for rank, (names, labels, score, probability) in enumerate(rows, start=1):
