@@ -245,8 +245,11 @@ def test_the_command(run, call, tmp_path):
     assert "calibration.json: damaged: its contents differ from its checksum" in said
 
 
-def test_a_huge_graph_on_disk_is_calibrated_when_somebody_asks(graph, quick, monkeypatch):
-    run = pairre.train(graph, quick, progress=False)
+def test_a_huge_graph_on_disk_is_calibrated_when_somebody_asks(graph, quick, monkeypatch, tmp_path, caplog):
+    monkeypatch.setattr("pairre.training.session.is_huge", lambda _: True)
+    monkeypatch.setattr("pairre.training.session.calibration_of", lambda _: None)
+    run = pairre.train(graph, quick, progress=False, out=tmp_path / "run")
+    assert f"pairre calibrate {tmp_path / 'run'} fits them" in caplog.text
     monkeypatch.setattr("pairre.evaluation.calibration.MAX_UNASKED", 10)
     assert calibration_of(run) is not None  # in memory
     run.calibration = None

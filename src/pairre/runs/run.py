@@ -128,7 +128,7 @@ def load_run(
     files, is_shared = weight_files(folder.path), processes is not None and processes.size > 1
     if len(files) > 1 or (files and is_shared):
         with (processes or ALONE).together():
-            blocks = open_blocks(files, verify=verify, processes=processes)
+            blocks = open_blocks(files, verify=verify, required=folder.format != 1, processes=processes)
         model = _model_of_blocks(folder, graph, recipe, chosen, blocks, processes)
     else:
         model = stored_model(folder, graph, recipe, members, chosen)
