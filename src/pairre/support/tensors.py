@@ -84,7 +84,7 @@ class MappedTensors:
     """
 
     def __init__(self, path: Path, *, required: bool = True) -> None:
-        """Map a file of `write_tensors`; a RunError says that it is damaged. Without `required` it needs no checksum."""
+        """Map a file of `write_tensors`; a RunError says that it is damaged. `required` is as for `read_tensors`."""
         self.path, self._required = path, required
         described, metadata = read_tensors(path, verify=False, required=required)  # their numbers are not read
         self.metadata = metadata

@@ -32,7 +32,9 @@ def answers_and_reliability(run: Run, split: Split, ranks: Mapping[Side, Ranks])
     result: dict[str, Any] = {"answers": _new_answers(run, calibration)}
     if calibration is not None:
         result["base_rate"] = calibration.base_rate
-        result["answers_note"] = describe_calibration(calibration)
+        newer = " What is about an entity that came with `extend` has a score only."
+        has_newer = any(answer["p"] is None for answer in result["answers"])
+        result["answers_note"] = describe_calibration(calibration) + newer * has_newer
     if ranks:
         result["errors"] = _worst_errors(run, split, ranks)
         if calibration is not None and (diagram := reliability(run, split, calibration)):
