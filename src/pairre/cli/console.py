@@ -25,7 +25,6 @@ from pairre.support.text import json_text
 if TYPE_CHECKING:
     from pairre.runs import Run
 
-
 out, err = Console(), Console(stderr=True)
 
 

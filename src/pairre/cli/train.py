@@ -150,7 +150,7 @@ def command(
     given = {**options, "recipe": recipe, "seeds": seeds > 1, "tensorboard": tensorboard, "nproc": processes.size > 1}
     if not resume and not any(given.values()):
         effort = effort or _DEFAULT_EFFORT
-    if effort or time or dry_run or (resume and _is_effort(run)):
+    if effort or time is not None or dry_run or (resume and _is_effort(run)):
         _refuse_with_effort(given)
         _train_best(loaded, run, effort, time, device, resume, dry_run)
         return

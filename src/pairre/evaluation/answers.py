@@ -32,8 +32,7 @@ def best_answers(run: Run, split: Split, num_best: int = 10, progress: ProgressC
     """Return the best new answers to the queries of a split, on both sides; those in the split are true.
 
     Entities that came with `extend` are none of them. Of a large split, a sample of the triples is used, always the
-    same. `progress` is called with the number of scores
-    since its last call.
+    same. `progress` is called with the number of scores since its last call.
     """
     graph = run.graph
     sizes = graph.num_entities, graph.num_relations

@@ -180,7 +180,12 @@ class _Search:
 
     def _domain(self, relation: int) -> tuple[Tensor, Tensor]:
         """Return the heads and the tails that are considered for a relation."""
-        return considered_pairs(self.run.graph, relation, self.pairs)
+        heads, tails = considered_pairs(self.run.graph, relation, self.pairs)
+        if self.order.calibration is None or self.floor == -torch.inf:
+            return heads, tails
+        # A least probability is asked for, and entities that came after the calibration have none.
+        most = self.order.calibration.num_entities
+        return heads[heads < most], tails[tails < most]
 
     def _search_relation(self, relation: int) -> Iterator[int]:
         """Put the best links of a relation into the state; yield the number of pairs of every block that is done."""
@@ -227,8 +232,6 @@ class _Search:
         new = ~index.contains(triples, triples[:, 2:])[:, 0]
         if not self.run.graph.domains.has_loops(relation):
             new &= triples[:, 0] != triples[:, 2]
-        if self.floor > -torch.inf and self.order.calibration is not None:  # a least probability is asked for
-            new &= self.order.calibration.covers(triples)
         score, triples = score[new], triples[new]
         keys = self.order.keys(score, torch.tensor(relation, device=device))
         return keys, score, triples

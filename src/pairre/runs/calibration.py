@@ -47,7 +47,7 @@ class Calibration:
         return [p if known else None for p, known in zip(values, self.covers(triples).tolist(), strict=True)]
 
     def covers(self, triples: Tensor) -> Tensor:
-        """Return which of [N, 3] triples are only about entities that the curve was fitted on, bool [N]."""
+        """Return which of [N, 3] triples are about entities that the curve was fitted on alone, bool [N]."""
         return (triples[:, [0, 2]] < self.num_entities).all(1)
 
     def logit(self, scores: Tensor, relations: Tensor) -> Tensor:
