@@ -60,6 +60,19 @@ def test_answers_are_those_of_answer(graph, quick, name, choice):
         assert one.num_implausible == expected.num_implausible.item()
 
 
+def test_what_is_about_entities_that_came_after_the_calibration_has_no_probability(graph, quick):
+    run = run_of(graph, quick)
+    run.calibration = replace(calibration_of(run), num_entities=30)
+    asked = [*queries(graph), (35, 0, -1), (-1, 1, 35)]
+    none = 0
+    for query, one in zip(asked, prepared(run).answer(asked, Choice(k=50, any=True)), strict=True):
+        assert one.probabilities == answer(run, torch.tensor([query]), Choice(k=50, any=True)).probabilities
+        for id, probability in zip(one.ids, one.probabilities, strict=True):
+            assert (probability is None) == (max(id, *query[::2]) >= 30)
+            none += probability is None
+    assert 0 < none < sum(len(one.ids) for one in prepared(run).answer(asked, Choice(k=50, any=True)))
+
+
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_an_answer_does_not_depend_on_what_else_is_asked(graph, quick, name):
     run = run_of(graph, quick, name)
