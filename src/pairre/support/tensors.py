@@ -84,10 +84,10 @@ class MappedTensors:
     Nothing may be written to them.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Map a file of `write_tensors`; a RunError says that it is damaged."""
-        self.path = path
-        described, metadata = read_tensors(path, verify=False)  # their numbers are not read
+    def __init__(self, path: Path, *, required: bool = True) -> None:
+        """Map a file of `write_tensors`; a RunError says that it is damaged. `required` is as for `read_tensors`."""
+        self.path, self._required = path, required
+        described, metadata = read_tensors(path, verify=False, required=required)  # their numbers are not read
         self.metadata = metadata
         with disk_errors(path), path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -112,6 +112,8 @@ class MappedTensors:
     def verify(self) -> None:
         """Compare the tensors with their checksum; a RunError says that they are damaged."""
         checksum = read_metadata(self.path).get("checksum")
+        if checksum is None and not self._required:
+            return
         if checksum != _tensor_checksum(self.tensors, self.metadata, self.release):
             raise RunError(f"{self.path}: damaged: its contents differ from its checksum")
 
