@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from conftest import QUICK, planted_graph
-
-# isort: split
 import torch
 
+from conftest import QUICK, planted_graph
 from pairre.models import model_class
 from pairre.settings import Recipe, override, torchrec_lacks
 from pairre.support.processes import Processes, join_processes
@@ -85,9 +77,8 @@ def check_rows(table: ShardedTable, processes: Processes) -> None:
     assert torch.equal(found, torch.cat([gathered[0][1:2], torch.zeros(1, table.width), gathered[0][[0, 1]]]))
 
 
-def main() -> None:
-    """Write the losses of all settings that an engine can do; the first rank writes."""
-    out, engine = sys.argv[1:]
+def work(engine: str) -> dict[str, list[float]]:
+    """Return the losses of all settings that an engine can do."""
     processes = join_processes()
     found = {}
     for name, num_entities in cases(engine):
@@ -97,9 +88,4 @@ def main() -> None:
         check_rows(table, processes)
         [same] = processes.gather(trainer.model.relation.detach()[None])
         assert (same == same[:1]).all()
-    if processes.is_first:
-        Path(out).write_text(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()
+    return found
