@@ -11,7 +11,7 @@ from pairre.support.processes import Processes, join_processes
 from pairre.tables import DividedRows, ShardedTable
 from pairre.training.step import Trainer
 
-STEPS = 20
+STEPS = 12
 ADAGRAD = ["train.optimizer=adagrad"]
 PRODUCT = ["model.name=complex", "model.reciprocal=true", "loss.relation_weight=0.5"]
 SETTINGS = {
