@@ -20,9 +20,9 @@ from typing import Any
 from torch import Tensor
 
 from pairre.runs.progress import Progress
-from pairre.runs.shard_files import ShardFiles, shard_name, write_rows
+from pairre.runs.shard_files import ShardFiles, shard_name, write_rows, write_together
 from pairre.support.errors import RunError
-from pairre.support.files import disk_errors, read_checked_json, sync_folder, write_checked_json
+from pairre.support.files import read_checked_json, sync_folder, write_checked_json
 from pairre.support.processes import Processes
 from pairre.support.tensors import read_metadata
 
@@ -102,22 +102,21 @@ def save_checkpoint(
     `rows` are those of ids from `start` on, of `total` entities. What is `whole` is the same on every rank, and the
     first writes it.
     """
-    part = folder / f".checkpoint-{progress.step:06}.part"
-    with processes.together(), disk_errors(folder):
-        if processes.is_first:
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
-    with processes.together():
+
+    def write() -> None:
         write_rows(part / shard_name("rank", processes), rows, whole if processes.is_first else {}, start, total)
-    with processes.together(), disk_errors(folder):
-        if processes.is_first:
-            files = sorted(part.glob("rank-*.safetensors"))
-            checksums = {file.name: read_metadata(file)["checksum"] for file in files}
-            write_checked_json(part / "progress.json", {"progress": asdict(progress), "files": checksums})
-            older = [*_folders(folder), folder / "checkpoint.safetensors"]
-            part.replace(_new_name(folder, progress.step))
-            sync_folder(folder)
-            remove_checkpoints(older)
+
+    def take(part: Path) -> None:
+        files = sorted(part.glob("rank-*.safetensors"))
+        checksums = {file.name: read_metadata(file)["checksum"] for file in files}
+        write_checked_json(part / "progress.json", {"progress": asdict(progress), "files": checksums})
+        older = [*_folders(folder), folder / "checkpoint.safetensors"]
+        part.replace(_new_name(folder, progress.step))
+        sync_folder(folder)
+        remove_checkpoints(older)
+
+    part = folder / f".checkpoint-{progress.step:06}.part"
+    write_together(part, processes, write, take)
 
 
 def _new_name(folder: Path, step: int) -> Path:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -139,18 +139,27 @@ def save_weights(
     metadata: Mapping[str, str],
 ) -> None:
     """Replace the weights of a run folder by those of all processes, all or none; every rank calls it."""
+
+    def take(part: Path) -> None:
+        sync_folder(part)
+        part.replace(folder / _NEXT)
+        _finish_replacing(folder)
+
     part = folder / f".{_NEXT}.part"
-    with processes.together(), disk_errors(folder):
+    write_together(part, processes, lambda: write_shard(part, processes, tensors, start, total, metadata), take)
+
+
+def write_together(part: Path, processes: Processes, write: Callable[[], None], take: Callable[[Path], None]) -> None:
+    """Have every rank write its file into a new folder, and then the first take the folder; where one fails, all do."""
+    with processes.together(), disk_errors(part.parent):
         if processes.is_first:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
     with processes.together():
-        write_shard(part, processes, tensors, start, total, metadata)
-    with processes.together(), disk_errors(folder):
+        write()
+    with processes.together(), disk_errors(part.parent):
         if processes.is_first:
-            sync_folder(part)
-            part.replace(folder / _NEXT)
-            _finish_replacing(folder)
+            take(part)
 
 
 def _finish_replacing(folder: Path) -> None:
