@@ -183,14 +183,22 @@ def public(request: pytest.FixtureRequest) -> Path:
     return Path(folder)
 
 
-@pytest.fixture(scope="module")  # while it is open, an event loop runs in this thread, and no test can start another
-def browser() -> Iterator[Any]:
-    """Debian's Chromium, driven by Playwright; tests that use it are skipped where either is missing."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of Debian's Chromium; tests that use it are skipped where it or Playwright is missing."""
+    pytest.importorskip("playwright.sync_api")
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
         pytest.skip("no Chromium on this machine: pages were not opened in a browser")
-    with playwright.sync_playwright() as driver:
+    return found
+
+
+@pytest.fixture(scope="module")  # while it is open, an event loop runs in this thread, and no test can start another
+def browser(chromium: str) -> Iterator[Any]:
+    """Chromium, driven by Playwright."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
         sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium refuses root with one
         found = driver.chromium.launch(executable_path=chromium, args=sandbox)
         yield found
