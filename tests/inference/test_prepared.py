@@ -160,7 +160,9 @@ def test_probabilities_have_the_bits_of_the_calibration(points):
     scores = torch.randn(91, generator=torch.Generator().manual_seed(3)) * 4
     relations = torch.arange(91) % 5  # some came after the fit
     expected = calibration.probability(scores, relations).tolist()
-    assert Curve(calibration).probabilities(scores.tolist(), relations.tolist()) == expected
-    assert [
-        Curve(calibration).probabilities([s], [r])[0] for s, r in zip(scores.tolist(), relations.tolist(), strict=True)
-    ] == (expected)
+    curve = Curve(calibration)
+    found = [curve.probabilities([s], r)[0] for s, r in zip(scores.tolist(), relations.tolist(), strict=True)]
+    assert found == expected
+    for relation in range(5):
+        rows = relations == relation
+        assert curve.probabilities(scores[rows].tolist(), relation) == [p for p, one in zip(expected, rows, strict=True) if one]

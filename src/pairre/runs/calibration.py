@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_VECTOR = 64  # a multiple of how many numbers torch computes at once
+VECTOR = 64  # a multiple of how many numbers torch computes at once
 _NUMBERS = ("slope", "intercept", "base_rate", "num_true", "num_false")
 
 
@@ -66,7 +66,7 @@ class Calibration:
 
 def sigmoid(z: Tensor) -> Tensor:
     """Return 1 / (1 + exp(−z)); torch computes the last few numbers of a row by another function than the others."""
-    padded = F.pad(z.flatten(), (0, -z.numel() % _VECTOR))
+    padded = F.pad(z.flatten(), (0, -z.numel() % VECTOR))
     return padded.sigmoid()[: z.numel()].view(z.shape)
 
 
