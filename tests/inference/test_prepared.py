@@ -165,4 +165,6 @@ def test_probabilities_have_the_bits_of_the_calibration(points):
     assert found == expected
     for relation in range(5):
         rows = relations == relation
-        assert curve.probabilities(scores[rows].tolist(), relation) == [p for p, one in zip(expected, rows, strict=True) if one]
+        assert curve.probabilities(scores[rows].tolist(), relation) == [
+            p for p, one in zip(expected, rows, strict=True) if one
+        ]
