@@ -155,7 +155,7 @@ def test_listed_candidates_have_the_bits_of_shared_ones(width):
 @pytest.mark.parametrize("points", [[], [[0.5, -1.0]], [[-3.0, -4.0], [-1.0, -0.5], [0.25, 2.0]]], ids=len)
 def test_probabilities_have_the_bits_of_the_calibration(points):
     offsets = torch.tensor([0.3, -0.2, 0.0], dtype=torch.float64)
-    table = torch.tensor(points, dtype=torch.float64).view(-1, 2)
+    table = torch.tensor(points, dtype=torch.float64)  # without points, as a run folder has it: [0]
     calibration = Calibration(1.7, 0.4, offsets, table, 0.1, 5, 50, "answers")
     scores = torch.randn(91, generator=torch.Generator().manual_seed(3)) * 4
     relations = torch.arange(91) % 5  # some came after the fit

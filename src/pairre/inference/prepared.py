@@ -209,8 +209,9 @@ class Curve:
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
         self._offsets: list[float] = calibration.offsets.tolist()
-        self._at: list[float] = calibration.points[:, 0].tolist()
-        self._logits: list[float] = calibration.points[:, 1].tolist()
+        points = calibration.points.reshape(-1, 2)
+        self._at: list[float] = points[:, 0].tolist()
+        self._logits: list[float] = points[:, 1].tolist()
 
     def probabilities(self, scores: Sequence[float], relation: int) -> list[float]:
         """Return what `Calibration.probability` returns."""
