@@ -204,7 +204,7 @@ def _versions(run: Run) -> list[int]:
 
 
 class Curve:
-    """A calibration for a few numbers of one relation: ten times as fast as tensors are, with the same bits."""
+    """A calibration for a few numbers of one relation: faster than with tensors, and the same bits."""
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -51,7 +51,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for a request."""
-        super().connection_made(_Whole(transport, self.loop))
+        super().connection_made(cast(asyncio.Transport, _Whole(transport, self.loop)))
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:

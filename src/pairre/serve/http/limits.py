@@ -74,18 +74,26 @@ class LimitsMiddleware:
             message = f"more than {self._limits.rate:g} requests a second"
             await error_reply(429, "too_many_requests", message, retry_after=wait)(scope, receive, send)
             return
+        if await self._is_full(scope, receive, send):  # before a body is read
+            return
         if scope["method"] not in _NO_BODY:
             try:
                 receive = _replayed(await self._body(scope, receive), receive)
             except _Refused as refused:
                 await refused.reply(scope, receive, send)
                 return
-        if self._working >= self._limits.max_concurrent:
-            message = f"{self._working} requests are being worked on; try again"
-            await asyncio.sleep(_PAUSE)
-            await error_reply(503, "busy", message, retry_after=1)(scope, receive, send)
-            return
+            if await self._is_full(scope, receive, send):
+                return
         await self._work(scope, receive, send)
+
+    async def _is_full(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Refuse a request if too many are worked on, and return whether that was so."""
+        if self._working < self._limits.max_concurrent:
+            return False
+        message = f"{self._working} requests are being worked on; try again"
+        await asyncio.sleep(_PAUSE)
+        await error_reply(503, "busy", message, retry_after=1)(scope, receive, send)
+        return True
 
     async def _work(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, which counts until its answer begins."""
