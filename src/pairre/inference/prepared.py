@@ -38,11 +38,14 @@ _Rows = Mapping[Side, np.ndarray]  # [E, D] float32: entities as candidates on e
 
 @dataclass(frozen=True)
 class Found:
-    """The answers to one query by id, best first; probabilities are None where the run has no calibration."""
+    """The answers to one query by id, best first; probabilities are None where the run has no calibration.
+
+    One of them is None where it is about an entity that came after the calibration.
+    """
 
     ids: list[int]
     scores: list[float]
-    probabilities: list[float] | None
+    probabilities: list[float | None] | None
     num_implausible: int
 
 
@@ -61,7 +64,7 @@ def answer_one(run: Run, query: Tensor, choice: Choice) -> Answers:
         rank=torch.arange(1, count + 1),
         triples=triples,
         scores=torch.tensor(found.scores),
-        probabilities=None if found.probabilities is None else torch.tensor(found.probabilities, dtype=torch.float64),
+        probabilities=found.probabilities or [None] * count,
         base_rate=None if calibration is None else calibration.base_rate,
         split=run.graph.split_of(triples) if choice.known else torch.full((count,), -1, dtype=torch.int8),
         count=torch.tensor([count]),
@@ -198,9 +201,14 @@ class PreparedRun:
         relations = [query[1] for query, one in zip(queries, found, strict=True) for _ in one.ids]
         p = self._curve.probabilities(scores, relations)
         result, start = [], 0
-        for one in found:
+        for query, one in zip(queries, found, strict=True):
             stop = start + len(one.ids)
-            result.append(Found(one.ids, one.scores, p[start:stop], one.num_implausible))
+            own: list[float | None] = list(p[start:stop])
+            if calibration.num_entities < self.run.graph.num_entities:
+                given = torch.tensor(query).repeat(len(own), 1)
+                given[:, query.index(-1)] = torch.tensor(one.ids, dtype=torch.int64)
+                own = [v if known else None for v, known in zip(own, calibration.covers(given).tolist(), strict=True)]
+            result.append(Found(one.ids, one.scores, own, one.num_implausible))
             start = stop
         return result
 

@@ -343,7 +343,9 @@ def discovered(state: RunState, relation: int | None, start: int, size: int) -> 
     chosen = rows[start : start + size]
     triples, scores = found["triples"][chosen].long(), found["scores"][chosen]
     calibration = calibration_of(state.run)
-    p = None if calibration is None else calibration.probability(scores, triples[:, 1])
+    p: list[float | None] = [None] * len(triples)
+    if calibration is not None:
+        p = calibration.of_triples(scores, triples)
     base_rate = None if calibration is None else calibration.base_rate
     rank = torch.arange(start + 1, start + 1 + len(triples))
     unknown, none = torch.full((len(triples),), -1, dtype=torch.int8), torch.zeros(0, dtype=torch.int64)

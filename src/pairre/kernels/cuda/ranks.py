@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pairre.kernels.cuda.terms import finish, gap, load, load_scale, still, sums, term, width
-from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, tiles
+from pairre.kernels.cuda.terms import closed, finish, gap, joined, load, load_scale, still, sums, term, width
+from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, of_formula, tiles
 from pairre.kernels.reference.ranks import RankingBatch
 from pairre.kernels.reference.scores import Formula, Metric, check_arguments
 
@@ -31,20 +31,21 @@ def _true_scores(
     half = D // 2 * step
     last = width(D, METRIC)
     acc = tl.zeros([BM], tl.float32)
+    joins: tl.constexpr = (METRIC == "groups" or METRIC == "likelihood") or METRIC == "divergence"
     for k0 in range(0, last, UNROLL):
-        part = tl.zeros([BM], tl.float32)
+        part, product = tl.zeros([BM], tl.float32), tl.full([BM], 1.0, tl.float32)
         for u in tl.static_range(UNROLL):
             here, shift = still(in_m, k0 + u, last), (k0 + u) * step
             q, qi = load(Q + shift, rm, here, half, METRIC, True)
             w, wi = load_scale(W + shift, rm, here, half, METRIC, HAS_SCALE)
             c, ci = load(C + shift, rm, here, half, METRIC, True)
             x, xi = gap(q, qi, q, qi, w, wi, c, ci, METRIC, True, False, HAS_SCALE, True)
-            if METRIC == "groups":
-                part += term(x, xi, METRIC)
+            if joins:
+                part, product = joined(part, product, x, xi, METRIC)
             else:
                 acc += term(x, xi, METRIC)
-        if METRIC == "groups":
-            acc += tl.sqrt(part)
+        if joins:
+            acc += closed(part, product, METRIC, UNROLL)
     tl.store(OUT + rm, finish(acc, METRIC, True), mask=in_m)
 
 
@@ -99,6 +100,7 @@ def _kernel_of(metric: Metric | Formula, query: Tensor, scale: Tensor | None) ->
 def true_scores(metric: Metric | Formula, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
     """Return what `reference.true_scores` returns, in float32."""
     name, unroll = _kernel_of(metric, query, scale)
+    query, scale = of_formula(name, query, scale)
     out = torch.empty(len(query), device=query.device, dtype=torch.float32)
     if len(query):
         _true_scores[(triton.cdiv(len(query), 64),)](
@@ -120,17 +122,18 @@ def count_above(
     metric = formula or batch.metric
     assert not callable(metric)
     name, unroll = _kernel_of(metric, batch.query, batch.scale)
+    query, scale = of_formula(name, batch.query, batch.scale)
     higher, equal = torch.zeros(2, num_q, device=batch.query.device, dtype=torch.int64)
-    tile_m, tile_n, grid = tiles(num_q, num_c)
+    tile_m, tile_n, grid = tiles(num_q, num_c, name)
     known = (batch.known_begin, batch.known_end, batch.known_ids)
     if num_q and num_c:
         _count[grid](
-            *by_feature(batch.query, batch.scale, candidates),
+            *by_feature(query, scale, candidates),
             *(t.contiguous() for t in (batch.true_score, *known, batch.true_id)),
             *(higher, equal, first_id, num_q, num_c, dim),
             METRIC=name,
-            HAS_SCALE=batch.scale is not None,
-            LONG=needs_int64(batch.query.numel(), candidates.numel()),
+            HAS_SCALE=scale is not None,
+            LONG=needs_int64(query.numel(), candidates.numel()),
             BM=tile_m,
             BN=tile_n,
             UNROLL=unroll or 2,

@@ -19,13 +19,13 @@ export async function entityPage(view, { parameters, run, signal }) {
   const groups = found.groups
     .map((group) => ({ ...group, likely: group.likely.filter(isLikely) }))
     .filter((group) => group.num_facts || group.likely.length);
-  const anyLikely = groups.flatMap(({ likely }) => likely)[0];
+  const everyLikely = groups.flatMap(({ likely }) => likely);
   const facts = section(
     "Known and likely",
     tag(
       "p.note.lead",
-      anyLikely
-        ? `What the graph has, and beside it what it lacks and the model finds most likely. ${baseNote(anyLikely)}`
+      everyLikely.length
+        ? `What the graph has, and beside it what it lacks and the model finds most likely. ${baseNote(...everyLikely)}`
         : "What the graph has.",
     ),
   );
