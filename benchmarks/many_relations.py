@@ -17,8 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import machine
 import numpy as np
+
+import machine
 
 NUM_TRIPLES, NUM_ENTITIES = 400_000, 20_000
 SETTINGS = ["model.dim=32", "train.steps=100", "train.patience=0"]

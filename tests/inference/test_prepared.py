@@ -168,12 +168,16 @@ def test_listed_candidates_have_the_bits_of_shared_ones(width):
 @pytest.mark.parametrize("points", [[], [[0.5, -1.0]], [[-3.0, -4.0], [-1.0, -0.5], [0.25, 2.0]]], ids=len)
 def test_probabilities_have_the_bits_of_the_calibration(points):
     offsets = torch.tensor([0.3, -0.2, 0.0], dtype=torch.float64)
-    table = torch.tensor(points, dtype=torch.float64).view(-1, 2)
+    table = torch.tensor(points, dtype=torch.float64)  # without points, as a run folder has it: [0]
     calibration = Calibration(1.7, 0.4, offsets, table, 0.1, 5, 50, "answers", 5)
     scores = torch.randn(91, generator=torch.Generator().manual_seed(3)) * 4
     relations = torch.arange(91) % 5  # some came after the fit
     expected = calibration.probability(scores, relations).tolist()
-    assert Curve(calibration).probabilities(scores.tolist(), relations.tolist()) == expected
-    assert [
-        Curve(calibration).probabilities([s], [r])[0] for s, r in zip(scores.tolist(), relations.tolist(), strict=True)
-    ] == (expected)
+    curve = Curve(calibration)
+    found = [curve.probabilities([s], r)[0] for s, r in zip(scores.tolist(), relations.tolist(), strict=True)]
+    assert found == expected
+    for relation in range(5):
+        rows = relations == relation
+        assert curve.probabilities(scores[rows].tolist(), relation) == [
+            p for p, one in zip(expected, rows, strict=True) if one
+        ]

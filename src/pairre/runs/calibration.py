@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_VECTOR = 64  # a multiple of how many numbers torch computes at once
+VECTOR = 64  # a multiple of how many numbers torch computes at once
 _NUMBERS = ("slope", "intercept", "base_rate", "num_true", "num_false")
 
 
@@ -97,7 +97,7 @@ def num_trained(origin: Mapping[str, Any], num_entities: int) -> int:
 
 def sigmoid(z: Tensor) -> Tensor:
     """Return 1 / (1 + exp(−z)); torch computes the last few numbers of a row by another function than the others."""
-    padded = F.pad(z.flatten(), (0, -z.numel() % _VECTOR))
+    padded = F.pad(z.flatten(), (0, -z.numel() % VECTOR))
     return padded.sigmoid()[: z.numel()].view(z.shape)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor
 
 from pairre.runs.progress import Progress
-from pairre.runs.shard_files import ShardFiles, shard_name, write_rows
+from pairre.runs.shard_files import ShardFiles, make_part, shard_name, write_rows
 from pairre.support.errors import RunError
 from pairre.support.files import disk_errors, read_checked_json, sync_folder, write_checked_json
 from pairre.support.processes import Processes
@@ -95,10 +95,7 @@ class NewCheckpoint:
         """Make its folder, which has another name until it is whole."""
         self._folder, self._processes, self._progress = folder, processes, progress
         self._part = folder / f".checkpoint-{progress.step:06}.part"
-        with processes.together(), disk_errors(folder):
-            if processes.is_first:
-                shutil.rmtree(self._part, ignore_errors=True)
-                self._part.mkdir()
+        make_part(self._part, processes)
 
     def write(self, rows: Mapping[str, Tensor], whole: Mapping[str, Tensor], start: int, total: int) -> None:
         """Write this rank's file; that exchanges nothing, so that it may go on in the background.

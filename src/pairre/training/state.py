@@ -17,7 +17,7 @@ from pairre.runs.folder import meaning_of
 from pairre.runs.shard_files import ShardFiles, save_weights, weight_files
 from pairre.support.background import Background
 from pairre.support.errors import RunError
-from pairre.support.host_memory import is_on_host, on_cpu
+from pairre.support.host_memory import is_on_host
 from pairre.support.memory import available_bytes
 from pairre.tables import DividedRows, ShardedTable
 from pairre.training.step import Trainer
@@ -115,7 +115,7 @@ class WholeState:
             self._folder.save_model(self._trainer.model)
         else:
             weights = self._trainer.model.state_dict().items()
-            self._best = {n: on_cpu(v).clone() if is_on_host(v) else v.clone() for n, v in weights}
+            self._best = {n: v.to("cpu", copy=True) if is_on_host(v) else v.clone() for n, v in weights}
 
     def load_best(self) -> None:
         """Load all weights."""
