@@ -25,6 +25,7 @@ if not torch.cuda.is_available():
 
 from pairre.graph import Graph, Vocabulary
 from pairre.kernels import Backend, backend
+from pairre.models import EntityRows
 from pairre.runs import Progress, load_run
 from pairre.runs.folder import meaning_of
 from pairre.runs.shard_files import write_shard
@@ -45,6 +46,11 @@ QUICK = from_values(
         "train": {"batch": 32, "steps": 60, "lr": 0.01, "validate_every": 20, "schedule": "linear"},
     }
 )
+
+
+def split_rows(rows: torch.Tensor, size: int) -> EntityRows:
+    """The entity rows of a batch of so many positives."""
+    return EntityRows(rows, rows[: 2 * size], rows[2 * size :])
 
 
 def planted_graph(num_entities: int = 40, seed: int = 0) -> Graph:

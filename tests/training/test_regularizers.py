@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import pairre
-from conftest import resumed
-from pairre.models import EntityRows, models
+from conftest import resumed, split_rows
+from pairre.models import models
 from pairre.settings import RegularizerRecipe, override, resolve
 from pairre.support.errors import RecipeError
 from pairre.training.regularizers import REGULARIZERS, Regularizer
@@ -23,7 +23,7 @@ def scored_batch(model, side):
     random = torch.Generator().manual_seed(1)
     sizes = ((2 * SIZE, model.entity.shape[1]), (SIZE, model.relation.shape[1]))
     entity, relation = (torch.randn(n, width, generator=random, dtype=torch.float64) for n, width in sizes)
-    rows = EntityRows(entity.requires_grad_(), SIZE)
+    rows = split_rows(entity.requires_grad_(), SIZE)
     batch = SimpleNamespace(side=side, size=SIZE)
     return SimpleNamespace(batch=batch, stored=rows, entity=rows, relation=relation.requires_grad_())
 
@@ -110,7 +110,7 @@ def test_gradients_match_finite_differences(model_type, name):
     there = scored_batch(model, "head")
 
     def penalty(entity, relation):
-        rows = EntityRows(entity, SIZE)
+        rows = split_rows(entity, SIZE)
         scored = SimpleNamespace(batch=there.batch, stored=rows, entity=rows, relation=relation)
         return REGULARIZERS[name](model, scored, RECIPE)
 

@@ -6,9 +6,8 @@ B positives, K negatives of each, M rows of negatives.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -59,27 +58,12 @@ class Own:
         return F.embedding(self.positions, rows)  # unlike an index, with the same gradient in every run
 
 
-@dataclass(frozen=True)
-class EntityRows:
+class EntityRows(NamedTuple):
     """The entity rows of a batch, split once: the gradient of each further split would be as large as all rows."""
 
-    rows: Tensor  # [2 B + M, ·]: anchors, true entities, negatives
-    size: int  # B
-
-    @property
-    def anchor_and_true(self) -> Tensor:
-        """Rows of anchors, then of the true entities, [2 B, ·]."""
-        return self._split[0]
-
-    @property
-    def negatives(self) -> Tensor:
-        """Rows of negatives, [M, ·]."""
-        return self._split[1]
-
-    @cached_property
-    def _split(self) -> tuple[Tensor, Tensor]:
-        positives, negatives = torch.split(self.rows, [2 * self.size, len(self.rows) - 2 * self.size])
-        return positives, negatives
+    rows: Tensor  # [2 B + M, ·]: all of them
+    anchor_and_true: Tensor  # [2 B, ·]: anchors, then true entities
+    negatives: Tensor  # [M, ·]
 
 
 NegativeLayout = Shared | Chunked | Own

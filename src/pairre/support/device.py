@@ -39,11 +39,10 @@ def pick_device(name: str = "auto", number_here: int = 0) -> torch.device:
 
 
 @contextmanager
-def products_in_tf32(rounded: bool) -> Iterator[None]:
-    """Let GPUs round the factors of products of float32 matrices to TF32 inside, if that is wanted."""
+def products_in_tf32() -> Iterator[None]:
+    """Let GPUs round the factors of products of float32 matrices to TF32 inside."""
     before = torch.get_float32_matmul_precision()
-    if rounded:
-        torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -128,8 +129,9 @@ class Trainer:
         leaves = {name: table.rows for name, table in gathered.items()}
         rows = build_rows(leaves) if build_rows else leaves
         size, num_relations = len(batch.relation), len(batch.relation_ids)
-        stored = EntityRows(leaves["entity"], size)
-        entity = EntityRows(rows["entity"], size) if build_rows else stored
+        held, built = leaves["entity"], rows["entity"]
+        stored = EntityRows(held, *torch.split(held, [2 * size, len(held) - 2 * size]))
+        entity = EntityRows(built, *torch.split(built, [2 * size, len(built) - 2 * size])) if build_rows else stored
         relation, all_relations = rows["relation"][:num_relations], rows["relation"][num_relations:]
         scores = self.model.score_batch(side, entity, relation, batch.layout)
         scored = ScoredBatch(batch, targets, leaves, stored, entity, relation, all_relations, *scores)
@@ -154,20 +156,18 @@ class Trainer:
         """Take several steps. On a GPU this only queues them: nothing waits until a result is read."""
         self.model.train()
         end = self.progress.step + num_steps
-        with products_in_tf32(self.recipe.train.tf32 and self.step_number.is_cuda):
-            self._advance_to(end)
+        rounded = self.recipe.train.tf32 and self.step_number.is_cuda
+        with products_in_tf32() if rounded else nullcontext():
+            while (number := self.progress.step) < end:
+                if number == self._restart:
+                    self.restart_optimizers()
+                stop = self._restart if self._restart and number < self._restart < end else end
+                if self._captured:
+                    self.progress.step += self._captured.run(number, stop)
+                else:
+                    self.step(STEP_SIDES[number % 2])
+                    self.progress.step += 1
         self.model.eval()
-
-    def _advance_to(self, end: int) -> None:
-        while (number := self.progress.step) < end:
-            if number == self._restart:
-                self.restart_optimizers()
-            stop = self._restart if self._restart and number < self._restart < end else end
-            if self._captured:
-                self.progress.step += self._captured.run(number, stop)
-            else:
-                self.step(STEP_SIDES[number % 2])
-                self.progress.step += 1
 
     def restart_optimizers(self) -> None:
         """Forget the state of all optimisers."""
