@@ -9,7 +9,7 @@ from pairre.models import model_class
 
 scores = pytest.importorskip("pairre.kernels.cuda.scores", reason="triton is not installed")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # Triton interprets kernels where there is no GPU
-FORMULAS = [("kg2e", 5), ("kg2e-kl", 5), ("ote", 6), ("ote", 21), ("gc-ote", 6)]
+FORMULAS = [("kg2e", 5), ("kg2e-kl", 5), ("kg2e", 24), ("ote", 6), ("ote", 21), ("gc-ote", 6)]
 
 
 def tables(name, dim, num_queries=5, num_candidates=37):
@@ -35,6 +35,23 @@ def test_scores_are_those_of_the_formula(name, dim):
     assert torch.equal(scores.true_scores(model.pair_score, q, w, c[:5]), found[:, :5].diagonal())
 
 
+@pytest.mark.parametrize("name", ["kg2e", "kg2e-kl"])
+@pytest.mark.parametrize(("dim", "num_queries", "num_candidates"), [(5, 5, 37), (130, 3, 70), (1, 1, 1)])
+def test_gradients_are_those_of_the_formula(name, dim, num_queries, num_candidates):
+    model, *given = tables(name, dim, num_queries, num_candidates)
+    upstream = torch.randn(num_queries, num_candidates, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+    given = [t.requires_grad_() for t in given]
+    found = scores.score_candidates(model.pair_score, *given)
+    assert "Scores" in found.grad_fn.name(), "by a kernel, not by the formula"
+    q, w, c = wide = [t.detach().double().requires_grad_() for t in given]
+    expected = model.pair_score(q[:, None], w[:, None], c[None])
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    gradients = torch.autograd.grad(found, given, upstream)
+    of_wide = torch.autograd.grad(expected, wide, upstream.double())
+    for gradient, exact in zip(gradients, of_wide, strict=True):
+        torch.testing.assert_close(gradient.double(), exact, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(("name", "dim"), FORMULAS)
 def test_counts_are_those_of_the_scores(name, dim):
     model, q, w, c = tables(name, dim)
@@ -54,7 +71,7 @@ def test_counts_are_those_of_the_scores(name, dim):
 
 
 def test_what_kernels_do_not_know_is_left_to_the_formula():
-    """A gradient, rows of a query's own, other precisions, and a formula that a subclass has changed."""
+    """A gradient of OTE, rows of a query's own, other precisions, and models without such a formula."""
     model, q, w, c = tables("ote", 6)
     expected = model.pair_score(q[:, None], None, c[None])
     for given in (q.double(), q.clone().requires_grad_()):
@@ -63,5 +80,4 @@ def test_what_kernels_do_not_know_is_left_to_the_formula():
     found = scores.score_candidates(model.pair_score, q, w, c, ids)
     torch.testing.assert_close(found, expected.gather(1, ids))
     assert formula_of(model.pair_score).unroll == 6
-    assert formula_of(model_class("gc-ote-full")(3, 2, 6).pair_score) is None
     assert formula_of(model_class("conve")(3, 2, 12).pair_score) is None

@@ -1,11 +1,26 @@
 """One contract over every model: a triple has one score, however it is computed, and gradients are right."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 import pairre
+from conftest import cuda_kernels_on_the_cpu
 from pairre.graph.index import COLUMN
-from pairre.models import Chunked, Ensemble, LocalRows, Model, Own, PairRE, RuleScores, Shared, model_class, models
+from pairre.models import (
+    Chunked,
+    Ensemble,
+    EntityRows,
+    LocalRows,
+    Model,
+    Own,
+    PairRE,
+    RuleScores,
+    Shared,
+    model_class,
+    models,
+)
 from pairre.runs import build_model
 from pairre.settings import override, validate
 from pairre.support.errors import RecipeError
@@ -14,8 +29,8 @@ from pairre.training.sampling import relation_groups
 CONTRACT = pytest.mark.parametrize("model_type", models(), ids=lambda m: m.name)
 
 
-def make(model_type, dtype=torch.float32, num_entities=11, num_relations=4, dim=6):
-    model = model_type(num_entities, num_relations, dim)
+def make(model_type, dtype=torch.float32, num_entities=11, num_relations=4, dim=6, reciprocal=False):
+    model = model_type(num_entities, num_relations, dim, reciprocal=reciprocal)
     model.initialise(0.5, seed=0)
     return model.to(dtype)
 
@@ -61,18 +76,50 @@ def test_the_scores_of_a_batch_are_those_of_its_triples(model_type, side, recipr
     anchor, true = triples[:, 2 - COLUMN[side]], triples[:, COLUMN[side]]
     relation = model.relation_rows(triples[:, 1], side)
     negatives = torch.tensor([[1, 4, 4], [0, 10, 3], [5, 6, 7], [1, 2, 3], [9, 9, 0], [8, 2, 10]])
-    groups = relation_groups(triples[:, 1], 4) if model.projects_entities else None
+    _, groups = relation_groups(triples[:, 1], 4, with_rows=False)
     assert len(triples[:, 1].unique()) < 6
     for rows, layout, each in (
         (negatives[0], Shared(), negatives[:1].expand(6, -1)),
-        (negatives[0], Shared(groups), negatives[:1].expand(6, -1)),
+        (negatives[0], Shared(groups if model.projects_entities else None), negatives[:1].expand(6, -1)),
         (negatives[:2].flatten(), Chunked(2, 3), negatives[:2].repeat_interleave(3, 0)),
         (torch.arange(11), Own(negatives), negatives),
     ):
         entity = model.entity_rows(torch.cat([anchor, true, rows]))
-        positive, negative = model.score_batch(side, entity, relation, layout)
+        positive, negative = model.score_batch(side, EntityRows(entity, 6), relation, layout)
         torch.testing.assert_close(positive, model.score(triples, side))
         torch.testing.assert_close(negative, model.score_candidates(triples, side, each))
+
+
+@pytest.mark.parametrize("name", [model.name for model in models() if model.matrix_parts])
+@pytest.mark.parametrize("side", ["tail", "head"])
+@pytest.mark.parametrize("kernels", ["cpu", "cuda"])
+@pytest.mark.parametrize("limit", [1, 1 << 24])
+def test_one_row_for_each_relation_of_a_batch_is_as_good_as_one_for_each_positive(
+    name, side, kernels, limit, monkeypatch
+):
+    """Scores and gradients of rows, those of entities and relations summed by id; relations may be missing."""
+    if kernels == "cuda":
+        pytest.importorskip("pairre.kernels.cuda", reason="triton is not installed")
+    monkeypatch.setattr("pairre.models.scoring.MAX_ELEMENTS", limit)
+    with cuda_kernels_on_the_cpu() if kernels == "cuda" else nullcontext():
+        model, triples = make(model_class(name), reciprocal=side == "head"), some_triples(6)
+        model.relation.data[:, ::3] = 0  # TranSparse has no gradient there
+        ids = torch.cat([triples[:, 2 - COLUMN[side]], triples[:, COLUMN[side]], torch.tensor([1, 4, 4])])
+        results = []
+        for with_rows in (False, True):
+            relations, groups = relation_groups(triples[:, 1], 4, with_rows=with_rows)
+            offset = model.relation_offset[side]
+            relation = model.relation[relations.clamp(min=0) + offset] * (relations >= 0)[:, None]
+            scores = torch.cat(
+                [
+                    s.flatten()
+                    for s in model.score_batch(side, EntityRows(model.entity[ids], 6), relation, Shared(groups))
+                ]
+            )
+            loss = (scores * torch.arange(1, len(scores) + 1)).sum()
+            results.append([scores, *torch.autograd.grad(loss, (model.entity, model.relation))])
+        for per_positive, per_group in zip(*results, strict=True):
+            torch.testing.assert_close(per_group, per_positive, rtol=1e-4, atol=1e-4)
 
 
 @CONTRACT
@@ -156,7 +203,7 @@ def test_the_fused_scores_of_a_batch_are_its_scores(side, dim):
         if dtype == torch.float32:
             scores = fused.pairre_batch_scores(entity, relation, side == "tail")
         else:
-            scores = model.double().score_batch(side, entity, relation, Shared())
+            scores = model.double().score_batch(side, EntityRows(entity, 7), relation, Shared())
         gradients = torch.autograd.grad(scores, (entity, relation), [u.to(there, dtype) for u in upstream])
         results.append([t.detach().double().cpu() for t in (*scores, *gradients)])
     for got, want in zip(*results, strict=True):

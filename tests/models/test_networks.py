@@ -6,10 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pairre.models import Shared, model_class
+from pairre.models import EntityRows, Shared, model_class
 from pairre.runs import build_model
 from pairre.settings import override, validate
 from pairre.support.errors import RecipeError
+from pairre.training.sampling import relation_groups
 from pairre.training.step import Trainer
 
 CPU = torch.device("cpu")
@@ -170,10 +171,14 @@ def test_a_step_scores_what_ranking_scores(graph, make, side, name):
     for model.chunk in (1000, 5):  # in one piece, and in pieces that are computed again for the gradient
         needed, build = model.rows_needed(side, ids)
         rows = build({name: getattr(model, name)[some] for name, some in needed.items()})
-        _, scores = model.score_batch(side, rows["entity"], rows["relation"], Shared())
-        torch.testing.assert_close(scores, expected)
-        gradients.append(torch.autograd.grad(scores.sum(), [model.entity, model.relation]))
-    torch.testing.assert_close(*gradients)
+        for groups in (None, relation_groups(triples[:, 1], graph.num_relations, with_rows=False)[1]):
+            _, scores = model.score_batch(side, EntityRows(rows["entity"], 6), rows["relation"], Shared(groups))
+            torch.testing.assert_close(scores, expected)
+            weights = torch.arange(scores.numel()).view_as(scores)
+            found = torch.autograd.grad((weights * scores).sum(), [model.entity, model.relation], retain_graph=True)
+            gradients.append(found)
+    for others in gradients[1:]:
+        torch.testing.assert_close(others, gradients[0])
 
 
 def test_dropout_is_a_function_of_the_step(graph, make):

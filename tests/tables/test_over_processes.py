@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from processes_worker import CASES, cases, losses, recipe_of, work
+from processes_worker import CASES, DOUBLE, cases, losses, work
 
 from conftest import in_processes
 from pairre.support.processes import ALONE
@@ -14,7 +14,7 @@ needs_torchrec = pytest.mark.skipif(not is_installed(), reason="TorchRec is not 
 
 @pytest.fixture(scope="module")
 def alone():
-    return {f"{name}, {num} entities": losses(num, recipe_of(name), ALONE)[1] for name, num in CASES}
+    return {f"{name}, {num} entities": losses(num, name, ALONE)[1] for name, num in CASES}
 
 
 @pytest.mark.slow
@@ -26,8 +26,10 @@ def test_losses_are_those_of_one_process(alone, engine, number):
     assert list(found) == [f"{name}, {num} entities" for name, num in cases(engine)]
     assert len(found) >= 6
     for name, losses_here in found.items():
-        # The random rounding of half precision is a function of the place of a row, which is another one here.
-        assert losses_here == pytest.approx(alone[name], rel=1e-3 if "half" in name else 1e-6), name
+        # The random rounding of half precision is a function of the place of a row, which is another one here. In
+        # float64 the order in which numbers are added is too little to turn the sign of any gradient.
+        tolerance = 1e-3 if "half" in name else 1e-13 if DOUBLE in name else 1e-6
+        assert losses_here == pytest.approx(alone[name], rel=tolerance), name
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 3, 10, 97, 14541, 2**31 - 1])

@@ -34,6 +34,7 @@ from pairre.support.errors import (
     RecipeError,
     suggest,
 )
+from pairre.support.interrupts import interrupts_noted
 from pairre.support.plugins import load_plugin
 from pairre.support.processes import place, speaks_first
 from pairre.support.reading import shortened
@@ -192,7 +193,8 @@ def run(arguments: list[str] | None) -> tuple[str, int]:
     """Run a command and return the line that says what went wrong, empty if nothing did, and the exit code."""
     try:
         words = sys.argv[1:] if arguments is None else arguments  # for commands that start themselves again
-        code = build_app()(arguments, prog_name="pairre", standalone_mode=False, obj=words)
+        with interrupts_noted():
+            code = build_app()(arguments, prog_name="pairre", standalone_mode=False, obj=words)
         standard_output.flush()
         return "", code if isinstance(code, int) else 0
     except _CommandLineError as error:

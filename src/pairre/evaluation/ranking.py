@@ -86,8 +86,7 @@ def rank(
     kernels, size = backend(device.type), max(1, _MAX_QUERY_FEATURES[device.type] // model.dim)
     processes = model.processes
     with torch.no_grad():
-        for part, chunks in model.candidate_groups(triples, side, size, candidates):
-            _, query = model.make_queries(triples[part], side)
+        for part, query, chunks in model.candidate_groups(triples, side, size, candidates):
             metric = model.metric or model.pair_score
             true_rows, here = None, torch.zeros_like(true_place[part], dtype=torch.bool)
             for first_id, rows in chunks():

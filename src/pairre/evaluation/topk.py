@@ -62,8 +62,7 @@ def best_entities(
     scores = torch.full((len(queries), k), -torch.inf, device=device)
     num_lost = torch.zeros((), dtype=torch.int64, device=device)
     kernels, metric = backend(device.type), model.metric or model.pair_score
-    for part, chunks in model.candidate_groups(queries, side, _MAX_QUERIES[device.type], candidates):
-        _, query = model.make_queries(queries[part], side)
+    for part, query, chunks in model.candidate_groups(queries, side, _MAX_QUERIES[device.type], candidates):
         row, position = _excluded(queries[part], side, index, without_own, candidates, model.num_entities)
         best = ids.new_empty(len(query[0]), 0), scores.new_empty(len(query[0]), 0)
         size = max(1, _MAX_SCORES[device.type] // max(1, len(query[0])))

@@ -14,11 +14,12 @@ from importlib import import_module
 
 from torch import Tensor
 
-from pairre.kernels.reference import batch, collect, ranks, rows, scores
+from pairre.kernels.reference import batch, collect, messages, products, ranks, rows, scores
 from pairre.support.errors import DeviceError
 
 log = logging.getLogger("pairre")
 FusedLoss = Callable[[Tensor, Tensor, Tensor | None, Tensor, float, float], Tensor]
+FusedSoftmaxLoss = Callable[[Tensor, Tensor, Tensor | None, Tensor, float], Tensor]
 FusedBatchScores = Callable[[Tensor, Tensor, bool], tuple[Tensor, Tensor]]
 # device type → module with a `Backend` subclass of that name
 _BACKENDS = {"cpu": ("pairre.kernels.cpu", "CpuBackend"), "cuda": ("pairre.kernels.cuda", "CudaBackend")}
@@ -36,6 +37,8 @@ class Backend:
     count_above = staticmethod(ranks.count_above)
     collect_above = staticmethod(collect.collect_above)
     unit_rows = staticmethod(scores.unit_rows)
+    grouped_product = staticmethod(products.grouped_product)
+    block_messages = staticmethod(messages.block_messages)
     # Rows of an embedding table.
     group_ids = staticmethod(rows.group_ids)
     gather_rows = staticmethod(rows.gather_rows)
@@ -50,6 +53,7 @@ class Backend:
     def __init__(self) -> None:
         # Fused kernels, which only some devices have; without one, the plain code beside the call is used.
         self.self_adversarial: FusedLoss | None = None
+        self.cross_entropy: FusedSoftmaxLoss | None = None
         self.max_fused_negatives = 0  # of one positive, that `self_adversarial` takes
         self.pairre_batch_scores: FusedBatchScores | None = None
 

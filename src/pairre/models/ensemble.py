@@ -140,14 +140,14 @@ class Ensemble(Model):
 
     def candidate_groups(
         self, triples: Tensor, side: Side, size: int, ids: Tensor | None = None
-    ) -> Iterator[tuple[slice | Tensor, Callable[[], Chunks]]]:
+    ) -> Iterator[tuple[slice | Tensor, Query, Callable[[], Chunks]]]:
         """Yield groups of triples that have the same prepared candidates; those of one relation are together.
 
         Rules are applied to the queries of a relation at once.
         """
         order = triples[:, 1].argsort(stable=True)
-        for part, chunks in super().candidate_groups(triples[order], side, size, ids):
-            yield order[part], chunks
+        for part, query, chunks in super().candidate_groups(triples[order], side, size, ids):
+            yield order[part], query, chunks
 
     def as_vectors(self, rows: Tensor) -> Tensor:
         """Return the members' vectors at length 1, side by side: a cosine is the mean of the members' cosines."""

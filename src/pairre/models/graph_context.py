@@ -9,8 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.graph import Side
+from pairre.kernels import backend
 from pairre.kernels.reference.scores import stable_product
 from pairre.models.contract import Query
+from pairre.models.negative_layouts import NegativeLayout, Shared
 from pairre.models.neighbourhood import Links, Neighbourhood
 from pairre.models.rotation import OTE, group_size
 from pairre.models.scoring import Model
@@ -40,16 +42,14 @@ class GCOTE(Neighbourhood, OTE):
     def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor, layer: int) -> Tensor:  # noqa: ARG002
         """Return the entity and its context in each direction that is there."""
         r = self.parts("relation", relation)
-        size = group_size(self.dim)
+        size, kernels = group_size(self.dim), backend(own.device.type)
         contexts = [own, own]
+        matrices, scale = self._matrices(r), r.scale.view(len(relation), -1, size, 1)
         for i, way in enumerate(links.ways):
-            by = links.relation[:, i]
-            form = "nkgij,nkgj->nkgi" if way == 0 else "nkgij,nkgi->nkgj"
-            turn = F.embedding(by, r.matrix).view(*by.shape, -1, size, size)
-            scale = F.embedding(by, r.scale if way == 0 else -r.scale).exp()
-            turned = torch.einsum(form, turn, self._groups(near[:, i])).flatten(-2) * scale
-            there = links.there[:, i, :, None]
-            contexts[way] = (own + (turned * there).sum(1)) / (1 + there.sum(1))
+            turns = matrices * scale.exp() if way == 0 else matrices.mT * (-scale).exp()
+            there = links.there[:, i].to(own.dtype)
+            received = kernels.block_messages(turns.flatten(1), near[:, i], links.relation[:, i], there)
+            contexts[way] = (own + received) / (1 + there.sum(1, keepdim=True))
         return torch.cat([own, *contexts], -1)
 
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
@@ -87,16 +87,22 @@ class GCOTEFull(GCOTE):
         return (0, 1)
 
     def prepare(self, e: Any, r: Any) -> Tensor:
-        """Return the entity, its context, and twice where the relation takes it."""
-        matrices, x = self._matrices(r), self._groups(e.vector)
-        turn, scale, context = (matrices.mT, r.scale, e.out) if e.side == "head" else (matrices, -r.scale, e.into)
+        """Return the entity, its context, and twice where the relation takes it, all divided by 4."""
+        moved, context = self._moved(e.vector, e.side, r), e.out if e.side == "head" else e.into
+        rows = torch.cat([e.vector.expand_as(moved), context.expand_as(moved), moved, moved], -1)
+        return rows / 4  # a sum of distances of quarters is the mean of four distances, to the bit
+
+    def _moved(self, vector: Tensor, side: Side, r: Any) -> Tensor:
+        """Return where a relation takes entities of a side."""
+        matrices, x = self._matrices(r), self._groups(vector)
+        turn, scale = (matrices.mT, r.scale) if side == "head" else (matrices, -r.scale)
         if turn.dim() > 3 and turn.shape[-4] > 1:  # one relation for each row
             turned = stable_product(x.unsqueeze(-2), turn).squeeze(-2)
         else:  # one for all rows, or for each row of rows
             shared = turn.squeeze(-4) if turn.dim() > 3 else turn
             turned = stable_product(x.transpose(-3, -2), shared).transpose(-3, -2)
-        moved = turned.flatten(-2) * scale.exp()
-        return torch.cat([e.vector.expand_as(moved), context.expand_as(moved), moved, moved], -1)
+        moved: Tensor = turned.flatten(-2) * scale.exp()
+        return moved
 
     def tail_query(self, h: Tensor, r: Any) -> Query:  # noqa: ARG002
         """Return what (t, its context, g(t), g(t)) is compared with."""
@@ -107,6 +113,25 @@ class GCOTEFull(GCOTE):
         """Return what (h, its context, f(h), f(h)) is compared with."""
         return self.tail_query(t, r)
 
-    def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
-        """Return minus the mean of the four sums of distances."""
-        return super().pair_score(q, w, c) / 4
+    def _score_negatives(
+        self, side: Side, query: Query, relation: Tensor, rows: Tensor, layout: NegativeLayout
+    ) -> Tensor:
+        """Return what any model returns; in training on shared rows by products, as OTE."""
+        groups = layout.relation_groups if isinstance(layout, Shared) else None
+        if not self.training or not groups or groups.first is None or not self._fits(len(groups.first), rows, self.dim):
+            return super()._score_negatives(side, query, relation, rows, layout)
+        moved, _, own, context = query[0].chunk(4, -1)
+        e, side = self.parts("entity", rows / 4), self.candidate_side[side]
+        total = OTE.score_rows(self, moved, None, e.vector)
+        total = total + OTE.score_rows(self, moved, None, e.into if side == "tail" else e.out)
+        # Of x · m with m = e^{±s} ∘ Φ c, a product with c needs no m; its length is the same for all of a relation.
+        r, of_groups = self.parts("relation", relation), F.embedding(groups.first, relation)[:, None]
+        squares = self._groups(self._moved(e.vector[None], side, self.parts("relation", of_groups))).square().sum(-1)
+        squares = F.embedding(groups.number, squares.flatten(1)).view(len(own), len(rows), -1).permute(2, 0, 1)
+        turn, scale = (self._matrices(r), -r.scale) if side == "tail" else (self._matrices(r).mT, r.scale)
+        for x in (own, context):
+            turned = (turn @ self._groups(x * scale.exp())[..., None]).squeeze(-1).transpose(0, 1)  # [groups, B, size]
+            both = squares + self._groups(x).square().sum(-1).t()[:, :, None]
+            products = torch.baddbmm(both, turned, self._groups(e.vector).permute(1, 2, 0), alpha=-2)
+            total = total - products.clamp(min=1e-12).sqrt().sum(0)
+        return total

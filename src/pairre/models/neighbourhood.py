@@ -16,11 +16,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pairre.graph import Graph, Side
+from pairre.kernels import backend
 from pairre.kernels.reference.scores import stable_product
 from pairre.models.bilinear import DistMult
-from pairre.models.contract import IdsByTable, RowsByTable, Width
+from pairre.models.contract import IdsByTable, Query, RowsByTable, Width
 from pairre.models.rotation import largest_divisor
-from pairre.models.scoring import Model, RowSource, require_all_rows
+from pairre.models.scoring import MAX_ELEMENTS, Chunks, LocalRows, Model, RowSource, require_all_rows
 from pairre.support.randomness import bits, generator, key, uniform
 
 _BOTH = (0, 1)
@@ -59,7 +60,7 @@ class Neighbourhood(Model):
     ranked: ClassVar[int] = 64  # K at most, elsewhere
     encoded_parts: ClassVar[dict[str, Width]] = {"vector": 1}  # of an entity after encoding
     anchors: ClassVar[bool] = True  # whether the anchor of a query is encoded, too
-    chunk: ClassVar[int] = 1 << 12  # entities encoded at a time
+    chunk: ClassVar[int] = 1 << 12  # entities encoded at a time, by kernels that need no memory for it eight times more
     first: Tensor  # [2, E + 1]: where the links of an entity begin
     others: Tensor  # [2, N]: who is at their other end
     link_relations: Tensor  # [2, N]
@@ -120,6 +121,18 @@ class Neighbourhood(Model):
         """Return encoded rows of entities."""
         return EncodedRows(self, stored)
 
+    def candidate_groups(
+        self, triples: Tensor, side: Side, size: int, ids: Tensor | None = None
+    ) -> Iterator[tuple[slice | Tensor, Query, Callable[[], Chunks]]]:
+        """Yield what any model does; where most entities are needed, all are encoded once, for queries, too."""
+        encoded, num_needed = self.entities, len(triples) + (self.num_entities if ids is None else len(ids))
+        if self.num_entities <= num_needed and self.num_entities * encoded.width <= 2 * MAX_ELEMENTS:
+            self.entities = LocalRows(torch.cat([rows for _, rows in encoded.chunks(self.num_entities)]))
+        try:
+            yield from super().candidate_groups(triples, side, size, ids)
+        finally:
+            self.entities = encoded
+
     def all_relations(self) -> Tensor:
         """Return all relation rows as `encode` takes them."""
         every = torch.arange(self.stored["relation"].num_rows, device=self.device)
@@ -156,12 +169,16 @@ class Neighbourhood(Model):
 
         return needed, build
 
+    def at_once(self) -> int:
+        """Return how many entities are encoded at a time in training; ranking, with more links, takes an eighth."""
+        return self.chunk * (8 if self.device.type == "cuda" else 1)
+
     def _encode_in_chunks(self, own: Tensor, near: Tensor, links: Links, relation: Tensor, layer: int) -> Tensor:
         """Return encoded rows; in several chunks, each is computed again for the gradient, to bound memory."""
-        near, encode = near.view(*links.entity.shape, -1), self.encode
-        if len(own) > self.chunk:
+        near, encode, size = near.view(*links.entity.shape, -1), self.encode, self.at_once()
+        if len(own) > size:
             encode = partial(checkpoint, self.encode, use_reentrant=False, preserve_rng_state=False)
-        parts = [slice(start, start + self.chunk) for start in range(0, len(own), self.chunk)]
+        parts = [slice(start, start + size) for start in range(0, len(own), size)]
         return torch.cat([encode(own[part], near[part], links[part], relation, layer) for part in parts])
 
     def _positives(self, side: Side, ends: Tensor, batch_relations: Tensor) -> Tensor:
@@ -199,7 +216,7 @@ class EncodedRows(RowSource):
 
     def _encoded(self, ids: Tensor, relation: Tensor, layers: int) -> Tensor:
         """Return rows of entities [n] after the first layers, of each entity that they need once."""
-        model, parts = self._model, torch.split(ids, self._model.chunk // 8)
+        model, parts = self._model, torch.split(ids, self._model.at_once() // 8)
         links = [model.links(part) for part in parts]
         rows: Callable[[Tensor], Tensor] = self._stored.gather
         if layers > 1:
@@ -294,12 +311,11 @@ class RGCNBlocks(Neighbourhood):
 
     def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor, layer: int) -> Tensor:
         """Return e'."""
-        r, size = self.parts("relation", relation), largest_divisor(self.dim, 5)
+        r = self.parts("relation", relation)
         total = stable_product(own, self.dense.self[layer].mT)
-        share = links.there / links.there.sum((1, 2), keepdim=True).clamp(min=1)
-        for i, table in enumerate((r.into, r.out)):
-            blocks = F.embedding(links.relation[:, i], table.chunk(self.layers, -1)[layer])
-            blocks, x = blocks.view(*blocks.shape[:2], -1, size, size), near[:, i].reshape(*blocks.shape[:2], -1, size)
-            messages = torch.einsum("nkgij,nkgj->nkgi", blocks, x).flatten(-2)
-            total = total + (messages * share[:, i, :, None]).sum(1)
+        share = (links.there / links.there.sum((1, 2), keepdim=True).clamp(min=1)).to(own.dtype)
+        table = torch.cat([part.chunk(self.layers, -1)[layer] for part in (r.into, r.out)])
+        index = links.relation + len(relation) * torch.arange(len(_BOTH), device=own.device)[:, None]
+        received = (t.flatten(1, 2) for t in (near, index, share))
+        total = total + backend(own.device.type).block_messages(table, *received)
         return total if layer == self.layers - 1 else total.relu()

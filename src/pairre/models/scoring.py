@@ -1,8 +1,5 @@
 """Everything that is derived from the maths of a model: scores of batches, of triples, of all candidates of a query.
 
-A model gets the rows of its tables from a `RowSource`, by id or in chunks, and from nowhere else, so that a table whose
-rows are on several machines may stand behind it.
-
 Training calls `score_batch` with the rows that it gathered. Everything else takes ids: `score` for triples,
 `score_candidates` for some entities of each query, `score_all` (and `score_tails`, `score_heads`) for every entity,
 `score_relations` for every relation. Ranking walks over `candidate_groups`, so that no table of all scores is stored.
@@ -12,7 +9,7 @@ B triples, E entities, R relations, K candidates of each query, M rows of negati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol, cast
@@ -26,7 +23,7 @@ from pairre.graph import Side
 from pairre.graph.index import COLUMN
 from pairre.kernels import backend, compute_dtype
 from pairre.models.contract import Query, ScoreFunction
-from pairre.models.negative_layouts import Chunked, NegativeLayout, Own, Shared
+from pairre.models.negative_layouts import Chunked, EntityRows, NegativeLayout, Own, Shared
 from pairre.support.errors import PairREError
 from pairre.support.processes import Processes
 
@@ -35,7 +32,7 @@ MAX_ELEMENTS = 1 << 24  # of a temporary tensor
 
 
 class RowSource(Protocol):
-    """The rows of a table, wherever they are stored."""
+    """The rows of a table, wherever they are stored; a model gets them from here alone, by id or in chunks."""
 
     num_rows: int
     width: int
@@ -157,26 +154,22 @@ class Model(ScoreFunction):
     def parts(self, table: str, rows: Tensor) -> SimpleNamespace:
         """Return rows [..., ·] of a table as a namespace of their named parts."""
         widths = self._widths[table]
-        return SimpleNamespace(**dict(zip(widths, torch.split(rows, list(widths.values()), dim=-1), strict=True)))
+        parts = [rows] if len(widths) == 1 else torch.split(rows, list(widths.values()), dim=-1)
+        return SimpleNamespace(**dict(zip(widths, parts, strict=True)))
 
     def score_batch(
-        self, side: Side, entity: Tensor, relation: Tensor, layout: NegativeLayout
+        self, side: Side, entity: EntityRows, relation: Tensor, layout: NegativeLayout
     ) -> tuple[Tensor, Tensor]:
-        """Return scores [B] of positives and [B, K] of their negatives, from gathered rows.
-
-        `entity` holds B rows of anchors, B of the true entities on `side`, then those of the negatives. `relation`
-        holds B rows.
-        """
-        kernels, size = backend(entity.device.type), len(relation)
-        if self.fused_batch_kernel and isinstance(layout, Shared):
-            fused = getattr(kernels, self.fused_batch_kernel)
-            if fused:
-                return cast(tuple[Tensor, Tensor], fused(entity, relation, self.candidate_side[side] == "tail"))
-        anchor, true, others = torch.split(entity, [size, size, len(entity) - 2 * size])
+        """Return scores [B] of positives and [B, K] of their negatives, from gathered rows; `relation` has B."""
+        kernels = backend(relation.device.type)
+        fused = getattr(kernels, self.fused_batch_kernel or "", None)
+        if fused and isinstance(layout, Shared):
+            return cast(tuple[Tensor, Tensor], fused(entity.rows, relation, self.candidate_side[side] == "tail"))
+        anchor, true = entity.anchor_and_true.chunk(2)
         query = self.make_query(side, anchor, relation)
         candidates = self.prepare_entities(true, self.candidate_side[side], relation)
         positive = kernels.score_pairs(self.metric or self.pair_score, *query, candidates)
-        return positive, self._score_negatives(side, query, relation, others, layout)
+        return positive, self._score_negatives(side, query, relation, entity.negatives, layout)
 
     def _score_negatives(
         self, side: Side, query: Query, relation: Tensor, rows: Tensor, layout: NegativeLayout
@@ -185,8 +178,10 @@ class Model(ScoreFunction):
         q, w = query
         side = self.candidate_side[side]
         if self.projects_entities:
-            if isinstance(layout, Shared) and layout.relation_groups and self._fits(layout, rows, q):
-                return self._score_by_relation(side, query, relation, rows, *layout.relation_groups)
+            groups = layout.relation_groups if isinstance(layout, Shared) else None
+            if groups and groups.first is not None and self._fits(len(groups.first), rows, q.shape[1]):
+                relations = F.embedding(groups.first, relation)[:, None]
+                return self._score_by_group(query, self.prepare_entities(rows[None], side, relations), groups.number)
             return self._score_projected(side, query, relation, layout.rows_of_each(rows, len(q)))
         rows = self.prepare_entities(rows, side, None)
         match layout:
@@ -199,17 +194,14 @@ class Model(ScoreFunction):
                 chunks = zip(torch.split(q, chunk_size), scales, rows.chunk(num_sets), strict=True)
                 return torch.cat([self.score_rows(*chunk) for chunk in chunks])
 
-    def _fits(self, layout: Shared, rows: Tensor, q: Tensor) -> bool:
+    def _fits(self, num_relations: int, rows: Tensor, width: int) -> bool:
         """Return whether all negatives, projected by every relation of a batch, fit into memory at once."""
-        assert layout.relation_groups
-        return len(layout.relation_groups[0]) * len(rows) * max(q.shape[1], rows.shape[1]) <= 4 * MAX_ELEMENTS
+        return num_relations * len(rows) * max(width, rows.shape[1]) <= 4 * MAX_ELEMENTS
 
-    def _score_by_relation(
-        self, side: Side, query: Query, relation: Tensor, rows: Tensor, first: Tensor, number: Tensor
-    ) -> Tensor:
-        """Return scores [B, K] of shared negatives that are projected once for each relation of the batch."""
-        projected = self.prepare_entities(rows[None], side, F.embedding(first, relation)[:, None])
-        positions = number[:, None] * len(rows) + torch.arange(len(rows), device=rows.device)
+    def _score_by_group(self, query: Query, projected: Tensor, number: Tensor) -> Tensor:
+        """Return scores [B, K] of shared negatives that are projected once for each relation of a batch, [G, K, D]."""
+        num = projected.shape[1]
+        positions = number[:, None] * num + torch.arange(num, device=number.device)
         return self.score_rows(*query, projected.flatten(0, 1), positions)
 
     def _score_projected(self, side: Side, query: Query, relation: Tensor, entity: Tensor) -> Tensor:
@@ -314,39 +306,60 @@ class Model(ScoreFunction):
 
     def score_all(self, triples: Tensor, side: Side) -> Tensor:
         """Return scores [B, E] of every entity on `side`."""
-        _, (q, w) = self.make_queries(triples, side)
-        scores = torch.zeros(len(triples), self.num_entities, dtype=q.dtype, device=q.device)
-        for part, chunks in self.candidate_groups(triples, side, len(triples)):
-            scale = None if w is None else w[part]
+        scores = torch.zeros(len(triples), self.num_entities, dtype=self.dtype, device=triples.device)
+        for part, query, chunks in self.candidate_groups(triples, side, len(triples)):
             for first, rows in chunks():
-                scores[part, first : first + len(rows)] = self.score_rows(q[part], scale, rows)
+                scores[part, first : first + len(rows)] = self.score_rows(*query, rows)
         return scores if self.processes is None else self.processes.sum(scores)
 
     def candidate_groups(
         self, triples: Tensor, side: Side, size: int, ids: Tensor | None = None
-    ) -> Iterator[tuple[slice | Tensor, Callable[[], Chunks]]]:
+    ) -> Iterator[tuple[slice | Tensor, Query, Callable[[], Chunks]]]:
         """Yield groups of at most `size` triples that have the same prepared candidates, and what yields their chunks.
 
         All triples do, or those of one relation where candidates depend on it. Candidates are all entities, or `ids`;
-        what fits into one chunk is prepared once.
+        what fits into one chunk is prepared once. A group comes with its queries.
         """
         num = self.num_entities if ids is None else len(ids)
-        fits, rows = num * self.stored["entity"].width <= 2 * MAX_ELEMENTS, None
-        if fits and self.projects_entities:  # rows that a model encodes are encoded once, and not for every relation
-            rows = list(
-                self.entities.chunks(max(num, 1)) if ids is None else self._chunks_of(ids, max(num, 1))
-            ).__iter__
-        for relation in torch.unique(triples[:, 1]) if self.projects_entities else (None,):
-            row = None if relation is None else self.relation_rows(relation, side)
+        fits = num * self.stored["entity"].width <= 2 * MAX_ELEMENTS
+        if self.projects_entities:
+            yield from self._groups_by_relation(triples, side, size, ids, fits=fits)
+            return
+        chunks: Callable[[], Chunks] = partial(self.candidate_chunks, side, None, ids)
+        if fits:
+            chunks = list(chunks()).__iter__
+        for start in range(0, len(triples), size):
+            part = slice(start, start + size)
+            yield part, self.make_queries(triples[part], side)[1], chunks
+
+    def _groups_by_relation(
+        self, triples: Tensor, side: Side, size: int, ids: Tensor | None, *, fits: bool
+    ) -> Iterator[tuple[Tensor, Query, Callable[[], Chunks]]]:
+        """Yield what `candidate_groups` does: rows that a model encodes are encoded once, not for every relation."""
+        rows: Callable[[], Chunks] | None = None
+        if fits:
+            num = max(1, self.num_entities if ids is None else len(ids))
+            rows = list(self.entities.chunks(num) if ids is None else self._chunks_of(ids, num)).__iter__
+        order = triples[:, 1].argsort(stable=True)
+        ordered = triples[order]
+        anchors = ordered[:, 2 - COLUMN[side]]
+        in_memory = len(anchors) * self.entities.width <= 2 * MAX_ELEMENTS
+        own = self.entities.gather(anchors) if in_memory else None
+        relations, counts = torch.unique_consecutive(ordered[:, 1], return_counts=True)
+        ends, begin = counts.cumsum(0).tolist(), 0
+        at_once = max(1, 2 * MAX_ELEMENTS // self.relations.width)
+        for first, end in enumerate(ends):
+            if first % at_once == 0:
+                relation_rows = self.relation_rows(relations[first : first + at_once], side)
+            row = relation_rows[first % at_once]
             chunks: Callable[[], Chunks] = partial(self.candidate_chunks, side, row, ids, rows)
             if fits:
                 chunks = list(chunks()).__iter__
-            if relation is None:
-                parts: Iterable[slice | Tensor] = (slice(i, i + size) for i in range(0, len(triples), size))
-            else:
-                parts = torch.split((triples[:, 1] == relation).nonzero()[:, 0], size)
-            for part in parts:
-                yield part, chunks
+            for start in range(begin, end, size):
+                part = slice(start, min(start + size, end))
+                anchor = self.entities.gather(anchors[part]) if own is None else own[part]
+                yield order[part], self.make_query(side, anchor, row.expand(len(anchor), -1)), chunks
+            begin = end
 
     def candidate_chunks(
         self, side: Side, relation: Tensor | None, ids: Tensor | None = None, rows: Callable[[], Chunks] | None = None
@@ -379,9 +392,8 @@ class Model(ScoreFunction):
 
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         """Return scores [B, R] of every relation between head and tail."""
-        size = max(1, MAX_ELEMENTS // (self.num_relations * self.stored["relation"].width))
+        size, parts = max(1, MAX_ELEMENTS // (self.num_relations * self.stored["relation"].width)), []
         relations = torch.arange(self.num_relations, device=heads.device)
-        parts = []
         for h, t in zip(torch.split(heads, size), torch.split(tails, size), strict=True):
             grid = [h.repeat_interleave(len(relations)), relations.repeat(len(h)), t.repeat_interleave(len(relations))]
             parts.append(self.score(torch.stack(grid, 1)).view(len(h), -1))

@@ -5,6 +5,7 @@ Where a paper allows either norm, `metric` is the one of its best results, and `
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
@@ -12,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.graph import Graph
-from pairre.kernels.reference.scores import stable_product
 from pairre.models.contract import Query
+from pairre.models.projection import MatrixProjection, product
 from pairre.models.scoring import Model
 from pairre.support.randomness import bits, key
 
@@ -74,7 +75,7 @@ def _off(x: Tensor, normal: Tensor) -> Tensor:
     return x - (x * n).sum(-1, keepdim=True) * n
 
 
-class TransR(_Translation):
+class TransR(MatrixProjection, _Translation):
     """score(h, r, t) = −‖M h + r − M t‖₂ with a matrix M of the relation (Lin et al., AAAI 2015)."""
 
     name = "transr"
@@ -84,7 +85,7 @@ class TransR(_Translation):
     metric = "l2"
     other_metrics = ("l1",)
     relation_parts = {"vector": 1, "matrix": lambda dim: dim * dim}
-    projects_entities = True
+    matrix_parts = frozenset({"matrix"})
 
     def init_from_graph(self, graph: Graph, seed: int) -> None:
         """Start matrices as the identity, with which the score is that of TransE."""
@@ -94,18 +95,7 @@ class TransR(_Translation):
 
     def prepare(self, e: Any, r: Any) -> Tensor:
         """Return M e."""
-        return _product(r.matrix, e.vector)
-
-
-def _product(matrix: Tensor, vector: Tensor) -> Tensor:
-    """Return matrices [..., d·d], stored by row, times vectors [..., d]; leading dimensions broadcast."""
-    dim = vector.shape[-1]
-    transposed = matrix.reshape(*matrix.shape[:-1], dim, dim).mT
-    if transposed.dim() == 2:  # one matrix for all
-        return stable_product(vector, transposed)
-    if transposed.shape[-3] == 1:  # one matrix for each row of vectors
-        return stable_product(vector, transposed.squeeze(-3))
-    return stable_product(vector.unsqueeze(-2), transposed).squeeze(-2)
+        return product(r.matrix, e.vector)
 
 
 class TranSparseShare(TransR):
@@ -121,9 +111,12 @@ class TranSparseShare(TransR):
     paper = "Ji et al., AAAI 2016"
     least_sparse: ClassVar[float] = 0.3  # θ, the fraction of zeros of the most frequent relation; the paper tunes it
 
-    def prepare(self, e: Any, r: Any) -> Tensor:
-        """Return M e."""
-        return _product(_kept(r.matrix), e.vector)
+    def parts(self, table: str, rows: Tensor) -> SimpleNamespace:
+        """Return rows of a table as a namespace of their named parts; no gradient reaches the zeros of a matrix."""
+        found = super().parts(table, rows)
+        if table == "relation" and rows.requires_grad:
+            vars(found).update({name: _Kept.apply(getattr(found, name)) for name in self.matrix_parts})  # type: ignore[no-untyped-call]
+        return found
 
     def sizes(self, triples: Tensor) -> dict[str, Tensor]:
         """Return N of every relation, for each of its matrices."""
@@ -146,9 +139,18 @@ class TranSparseShare(TransR):
                 matrix[:: self.dim + 1] = 1
 
 
-def _kept(matrix: Tensor) -> Tensor:
-    """Return a sparse matrix, with no gradient where it is 0."""
-    return matrix * (matrix != 0)
+class _Kept(torch.autograd.Function):
+    """A sparse matrix as it is, with no gradient where it is 0."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor) -> Tensor:
+        ctx.save_for_backward(matrix)
+        return matrix.view_as(matrix)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (matrix,) = ctx.saved_tensors
+        return gradient.masked_fill(matrix == 0, 0)
 
 
 class TranSparseSeparate(TranSparseShare):
@@ -162,10 +164,11 @@ class TranSparseSeparate(TranSparseShare):
     formula = "−‖M_head h + r − M_tail t‖₂, M in R^{d×d}, the sparser the fewer entities r has on that side"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition", "subrelation"})
     relation_parts = {"vector": 1, "head": lambda dim: dim * dim, "tail": lambda dim: dim * dim}
+    matrix_parts = frozenset({"head", "tail"})
 
     def prepare(self, e: Any, r: Any) -> Tensor:
         """Return M e, with the matrix of the side that e stands on."""
-        return _product(_kept(getattr(r, e.side)), e.vector)
+        return product(getattr(r, e.side), e.vector)
 
     def sizes(self, triples: Tensor) -> dict[str, Tensor]:
         """Return N of every relation, for each of its matrices."""
@@ -195,7 +198,7 @@ class TransD(_Translation):
         return moved
 
 
-class SE(Model):
+class SE(MatrixProjection):
     """score(h, r, t) = −‖M_head h − M_tail t‖₁ with two matrices of the relation (Bordes et al., AAAI 2011)."""
 
     name = "se"
@@ -205,11 +208,11 @@ class SE(Model):
     metric = "l1"
     other_metrics = ("l2",)
     relation_parts = {"head": lambda dim: dim * dim, "tail": lambda dim: dim * dim}
-    projects_entities = True
+    matrix_parts = frozenset({"head", "tail"})
 
     def prepare(self, e: Any, r: Any) -> Tensor:
         """Return M e, with the matrix of the side that e stands on."""
-        return _product(getattr(r, e.side), e.vector)
+        return product(getattr(r, e.side), e.vector)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:  # noqa: ARG002
         """Return q = M_head h."""

@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -139,27 +139,23 @@ def save_weights(
     metadata: Mapping[str, str],
 ) -> None:
     """Replace the weights of a run folder by those of all processes, all or none; every rank calls it."""
-
-    def take(part: Path) -> None:
-        sync_folder(part)
-        part.replace(folder / _NEXT)
-        _finish_replacing(folder)
-
     part = folder / f".{_NEXT}.part"
-    write_together(part, processes, lambda: write_shard(part, processes, tensors, start, total, metadata), take)
+    make_part(part, processes)
+    with processes.together():
+        write_shard(part, processes, tensors, start, total, metadata)
+    with processes.together(), disk_errors(folder):
+        if processes.is_first:
+            sync_folder(part)
+            part.replace(folder / _NEXT)
+            _finish_replacing(folder)
 
 
-def write_together(part: Path, processes: Processes, write: Callable[[], None], take: Callable[[Path], None]) -> None:
-    """Have every rank write its file into a new folder, and then the first take the folder; where one fails, all do."""
+def make_part(part: Path, processes: Processes) -> None:
+    """Make the folder that every rank writes its file into, which gets another name when it is whole."""
     with processes.together(), disk_errors(part.parent):
         if processes.is_first:
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
-    with processes.together():
-        write()
-    with processes.together(), disk_errors(part.parent):
-        if processes.is_first:
-            take(part)
 
 
 def _finish_replacing(folder: Path) -> None:

@@ -21,7 +21,7 @@ from pairre.graph import Graph, Side
 from pairre.graph.index import COLUMN, SideIndex
 from pairre.kernels import BatchPlan, backend
 from pairre.kernels.reference.batch import Weights
-from pairre.models import Chunked, Model, NegativeLayout, Own, Shared
+from pairre.models import Chunked, Model, NegativeLayout, Own, RelationGroups, Shared
 from pairre.settings.recipe import LossRecipe, Recipe
 from pairre.support.errors import RecipeError
 from pairre.support.processes import ALONE, Processes
@@ -43,6 +43,7 @@ class Batch:
     weight: Tensor  # [B]
     negative_ids: Tensor  # [S, K] int64: sets of negatives, each shared by consecutive positives
     entity_ids: Tensor  # [2 B + M] int64: anchors, true entities, and each row of negatives that is gathered
+    relation_ids: Tensor  # int64, rows of the relation table: [B], or [G] where each of its groups has one
     layout: NegativeLayout  # which gathered rows are the negatives of which positive
 
 
@@ -94,6 +95,7 @@ class Sampler:
             self.all_entities = torch.arange(graph.num_entities, device=device)[None]
         shared = self.chunk_size >= self.batch_size > graph.num_relations
         self.group_relations = model.projects_entities and shared
+        self.rows_of_groups = self.group_relations and bool(model.matrix_parts)
         self.type_ranges = _type_ranges(graph).to(device) if recipe.sampling.same_type else None
         self.all_relations = torch.arange(graph.num_relations, device=device)
         self.relation_sides = relation_sides(recipe, model)
@@ -187,19 +189,23 @@ class Sampler:
             candidates = first + candidates * size // plan.negatives_below
         anchor, true, relation, weight = (x[self.part] for x in (anchor, true, drawn.relation, drawn.weight))
         candidates = candidates[self.part_of_sets]
-        rows, negatives = self._lay_out(candidates, relation)
+        relations, groups = relation, None
+        if self.group_relations:
+            relations, groups = relation_groups(relation, self.num_relations, with_rows=self.rows_of_groups)
+        if offset := self.relation_offset[side]:
+            relations = relations + (offset * (relations >= 0) if self.rows_of_groups else offset)
+        rows, negatives = self._lay_out(candidates, groups)
         entity_ids = torch.cat([anchor, true, rows])
         whole = self.batch_size, drawn.weight.sum()
-        return Batch(side, *whole, anchor, true, relation, weight, candidates, entity_ids, negatives)
+        return Batch(side, *whole, anchor, true, relation, weight, candidates, entity_ids, relations, negatives)
 
-    def _lay_out(self, candidates: Tensor, relation: Tensor) -> tuple[Tensor, NegativeLayout]:
+    def _lay_out(self, candidates: Tensor, groups: RelationGroups | None) -> tuple[Tensor, NegativeLayout]:
         """Return the ids of negatives whose rows are gathered, and how they belong to positives."""
         if self.chunk_size == 1:  # rows that several positives drew are gathered once
             rows, positions = distinct(candidates, self.num_entities)
             return rows, Own(positions)
         if len(candidates) > 1:
             return candidates.flatten(), Chunked(len(candidates), self.chunk_size)
-        groups = relation_groups(relation, self.num_relations) if self.group_relations else None
         return candidates[0], Shared(groups)
 
     def targets(self, batch: Batch) -> Targets:
@@ -258,12 +264,14 @@ def distinct(ids: Tensor, num_ids: int) -> tuple[Tensor, Tensor]:
     return rows, torch.empty_like(flat).scatter_(0, order, slot).view(ids.shape)
 
 
-def relation_groups(relations: Tensor, num_relations: int) -> tuple[Tensor, Tensor]:
-    """Return the first position of each distinct relation, filled up to a fixed size, and the number of each."""
+def relation_groups(relations: Tensor, num_relations: int, *, with_rows: bool) -> tuple[Tensor, RelationGroups]:
+    """Return the relations [B] whose rows are gathered and their groups; `with_rows`, each group has one, [G]."""
     rows, number = distinct(relations, num_relations)
+    if with_rows:
+        return rows, RelationGroups(number)
     positions = torch.arange(len(relations), device=relations.device)
     first = torch.zeros_like(rows).scatter_reduce_(0, number, positions, "amin", include_self=False)
-    return first, number
+    return relations, RelationGroups(number, first)
 
 
 def _positives(triples: Tensor, weights: Tensor | None, device: torch.device) -> tuple[Tensor, Tensor | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from pairre.graph import Graph, Side
-from pairre.models import Model, model_class
+from pairre.models import EntityRows, Model, model_class
 from pairre.models.contract import IdsByTable, RowsByTable
 from pairre.rules import Rule
 from pairre.runs import InitVectors, Progress, RunFolder, build_model
 from pairre.settings import validate, validate_over_processes
 from pairre.settings.recipe import Recipe
+from pairre.support.device import products_in_tf32
 from pairre.support.errors import TrainingError
 from pairre.support.processes import ALONE, Processes
 from pairre.tables import (
@@ -71,11 +72,12 @@ class Trainer:
         validate(recipe, graph, score_function, with_rules=bool(rules))
         if processes.size > 1:
             validate_over_processes(recipe, score_function, device.type, with_rules=bool(rules))
-        check_memory(graph, recipe, device, processes.size)
+        with processes.together():
+            check_memory(graph, recipe, device, processes)
         learnt = (partial.triples, partial.weights) if partial else ()
         # Before the model, because building its index needs much memory.
         self.sampler = Sampler(graph, recipe, score_function, device, *learnt, processes=processes)
-        check_batch_memory(graph, recipe, -(-self.sampler.batch_size // processes.size), device)
+        check_batch_memory(graph, recipe, -(-self.sampler.batch_size // processes.size), device, processes)
         self.compute_targets = self.sampler.targets  # `overlap` replaces it on a GPU
         self.model = (
             partial.model if partial else build_model(graph, recipe, device, holds_entities=processes.size == 1)
@@ -125,10 +127,12 @@ class Trainer:
         gathered = self.tables.gather(ids, self.step_number)
         leaves = {name: table.rows for name, table in gathered.items()}
         rows = build_rows(leaves) if build_rows else leaves
-        size = len(batch.relation)
-        anchor_and_true, relation = rows["entity"][: 2 * size], rows["relation"][:size]
-        scores = self.model.score_batch(side, rows["entity"], relation, batch.layout)
-        scored = ScoredBatch(batch, targets, leaves, anchor_and_true, relation, rows["relation"][size:], *scores)
+        size, num_relations = len(batch.relation), len(batch.relation_ids)
+        stored = EntityRows(leaves["entity"], size)
+        entity = EntityRows(rows["entity"], size) if build_rows else stored
+        relation, all_relations = rows["relation"][:num_relations], rows["relation"][num_relations:]
+        scores = self.model.score_batch(side, entity, relation, batch.layout)
+        scored = ScoredBatch(batch, targets, leaves, stored, entity, relation, all_relations, *scores)
         loss = reduce(add, [term(scored) for term in self.terms[side]])
         gradients = torch.autograd.grad(loss, list(leaves.values()))
         self.tables.update(gathered, dict(zip(leaves, gradients, strict=True)), self.step_number)
@@ -137,9 +141,7 @@ class Trainer:
 
     def rows_needed(self, batch: Batch) -> tuple[IdsByTable, Callable[[RowsByTable], RowsByTable] | None]:
         """Return the ids of the rows that a step gathers, and what builds the batch's rows from them, if needed."""
-        relation = batch.relation
-        if offset := self.model.relation_offset[batch.side]:
-            relation = relation + offset
+        relation = batch.relation_ids
         if batch.side in self.sampler.relation_sides:
             relation = torch.cat([relation, self.sampler.relation_candidates[batch.side]])
         ids = {"entity": batch.entity_ids, "relation": relation}
@@ -152,6 +154,11 @@ class Trainer:
         """Take several steps. On a GPU this only queues them: nothing waits until a result is read."""
         self.model.train()
         end = self.progress.step + num_steps
+        with products_in_tf32(self.recipe.train.tf32 and self.step_number.is_cuda):
+            self._advance_to(end)
+        self.model.eval()
+
+    def _advance_to(self, end: int) -> None:
         while (number := self.progress.step) < end:
             if number == self._restart:
                 self.restart_optimizers()
@@ -161,7 +168,6 @@ class Trainer:
             else:
                 self.step(STEP_SIDES[number % 2])
                 self.progress.step += 1
-        self.model.eval()
 
     def restart_optimizers(self) -> None:
         """Forget the state of all optimisers."""
@@ -207,8 +213,12 @@ class Trainer:
 
     def store_checkpoint(self, folder: RunFolder) -> None:
         """Store everything that the next step depends on in a run folder."""
+        folder.save_checkpoint(self.tensors(), self.progress_now())
+
+    def progress_now(self) -> Progress:
+        """Return a copy of the progress, for a checkpoint."""
         self.progress.loss_sum = self.total_loss()
-        folder.save_checkpoint(self.tensors(), self.progress)
+        return replace(self.progress)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that a checkpoint holds, by name: weights and the state of optimisers."""

@@ -5,7 +5,7 @@ import os
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # a product and a sum are one instruction, in later versions too
 
 from pairre.kernels.backend import Backend
-from pairre.kernels.cuda import batch, collect, loss, pairre, rows, scores
+from pairre.kernels.cuda import batch, collect, loss, messages, pairre, products, rows, scores
 
 
 class CudaBackend(Backend):
@@ -18,6 +18,8 @@ class CudaBackend(Backend):
     count_above = staticmethod(scores.count_above)
     collect_above = staticmethod(collect.collect_above)
     unit_rows = staticmethod(loss.unit_rows)
+    grouped_product = staticmethod(products.grouped_product)
+    block_messages = staticmethod(messages.block_messages)
     group_ids = staticmethod(rows.group_ids)
     gather_rows = staticmethod(rows.gather_rows)
     gather_adam = staticmethod(rows.gather_adam)
@@ -30,5 +32,6 @@ class CudaBackend(Backend):
     def __init__(self) -> None:
         super().__init__()
         self.self_adversarial = loss.self_adversarial
+        self.cross_entropy = loss.cross_entropy
         self.max_fused_negatives = loss.MAX_NEGATIVES
         self.pairre_batch_scores = pairre.pairre_batch_scores

@@ -60,7 +60,7 @@ def collect_above(
             q, c = query.contiguous(), candidates.contiguous()
             native.collect_above(q, c, torch.full((1,), threshold, device=device), row, column, score, num)
         else:
-            tile_m, tile_n, grid = tiles(num_q, num_c)
+            tile_m, tile_n, grid = tiles(num_q, num_c, metric)
             _collect[grid](
                 *(*by_feature(query, scale, candidates), row, column, score, num),
                 *(threshold, most, num_q, num_c, dim),

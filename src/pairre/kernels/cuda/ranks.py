@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pairre.kernels.cuda.terms import finish, sums, width
-from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, tiles
+from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, of_formula, tiles
 from pairre.kernels.reference.ranks import RankingBatch
 from pairre.kernels.reference.scores import Formula, Metric, check_arguments
 
@@ -82,6 +82,7 @@ def _kernel_of(metric: Metric | Formula, query: Tensor, scale: Tensor | None) ->
 def true_scores(metric: Metric | Formula, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
     """Return what `reference.true_scores` returns, in float32."""
     name, unroll = _kernel_of(metric, query, scale)
+    query, scale = of_formula(name, query, scale)
     out = torch.empty(len(query), device=query.device, dtype=torch.float32)
     if len(query):
         _true_scores[(triton.cdiv(len(query), 64),)](
@@ -103,17 +104,18 @@ def count_above(
     metric = formula or batch.metric
     assert not callable(metric)
     name, unroll = _kernel_of(metric, batch.query, batch.scale)
+    query, scale = of_formula(name, batch.query, batch.scale)
     higher, equal = torch.zeros(2, num_q, device=batch.query.device, dtype=torch.int64)
-    tile_m, tile_n, grid = tiles(num_q, num_c)
+    tile_m, tile_n, grid = tiles(num_q, num_c, name)
     known = (batch.known_begin, batch.known_end, batch.known_ids)
     if num_q and num_c:
         _count[grid](
-            *by_feature(batch.query, batch.scale, candidates),
+            *by_feature(query, scale, candidates),
             *(t.contiguous() for t in (batch.true_score, *known, batch.true_id)),
             *(higher, equal, first_id, num_q, num_c, dim),
             METRIC=name,
-            HAS_SCALE=batch.scale is not None,
-            LONG=needs_int64(batch.query.numel(), candidates.numel()),
+            HAS_SCALE=scale is not None,
+            LONG=needs_int64(query.numel(), candidates.numel()),
             BM=tile_m,
             BN=tile_n,
             UNROLL=unroll or 2,

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pairre.kernels.cuda import native
+from pairre.kernels.cuda.formulas import formula_scores, has_gradient
 from pairre.kernels.cuda.ranks import count_above as triton_count_above
 from pairre.kernels.cuda.ranks import true_scores as triton_true_scores
-from pairre.kernels.cuda.triton_scores import formula_scores
 from pairre.kernels.cuda.triton_scores import score_candidates as triton_score_candidates
 from pairre.kernels.cuda.triton_scores import score_pairs as triton_score_pairs
 from pairre.kernels.reference import ranks
@@ -75,8 +75,9 @@ def score_candidates(
         t is not None and t.requires_grad for t in (query, scale, candidates, weights)
     )
     if callable(metric):
-        if ids is None and not needed and (formula := _formula(metric, query, scale, candidates)):
-            return formula_scores(formula, query, scale, candidates)
+        formula = _formula(metric, query, scale, candidates) if ids is None else None
+        if formula and (has_gradient(formula) or not needed):
+            return formula_scores(formula, query, scale, candidates, needed)
         return reference.score_candidates(metric, query, scale, candidates, ids)
     if ids is None and weights is None and not needed:
         scale = _scale(metric, query, scale, candidates)

@@ -4,9 +4,9 @@ x = a ∘ b − e ∘ f: query, weights, scale, candidates; or the other way rou
 come in twos, the real and the imaginary part (…i); where features are real, the second is never used, and the compiler
 drops it.
 
-Beside the metrics there are formulas of models, for ranking only: "groups" adds up the lengths of groups of UNROLL
-features; in "likelihood" and "divergence" the second of two values is a variance, and the scale has variances alone.
-These have UNROLL 1, as a masked feature would count.
+Beside the metrics there are formulas of models, which add up UNROLL features together: "groups" takes the length of
+each group; in "likelihood" and "divergence" the second of two values is a variance, and `of_formula` has brought the
+scale to what is needed of it. These take one logarithm, and one division, of a product of UNROLL variances.
 """
 
 # Kernels carry no types: Triton infers them.
@@ -46,8 +46,12 @@ def load(T, place, mask, half, METRIC: tl.constexpr, HAS: tl.constexpr):
     if HAS:
         real = tl.load(T + place, mask=mask, other=0.0).to(tl.float32)
     imaginary = real
-    if HAS and ((METRIC == "modulus" or METRIC == "likelihood") or METRIC == "divergence"):
+    if HAS and METRIC == "modulus":
         imaginary = tl.load(T + half + place, mask=mask, other=0.0).to(tl.float32)
+    elif HAS and METRIC == "likelihood":  # masked variances add up to 1 / 2π, and to 1: then a term is 0
+        imaginary = tl.load(T + half + place, mask=mask, other=0.07957747154594767).to(tl.float32)
+    elif HAS and METRIC == "divergence":
+        imaginary = tl.load(T + half + place, mask=mask, other=0.5).to(tl.float32)
     return real, imaginary
 
 
@@ -58,6 +62,8 @@ def load_scale(W, place, mask, half, METRIC: tl.constexpr, HAS: tl.constexpr):
         w, wi = load(W, place, mask, half, METRIC, HAS)
     else:
         w, wi = load(W, place, mask, half, "l1", HAS)
+        if METRIC == "divergence":
+            w = tl.where(mask, w, 1.0)
     return w, wi
 
 
@@ -70,16 +76,10 @@ def store(T, place, real, imaginary, mask, half, METRIC: tl.constexpr):
 
 
 @triton.jit
-def _divisor(variance):
-    """Return variances with 1 for a 0, which only masked ones are."""
-    return tl.where(variance == 0, 1.0, variance)
-
-
-@triton.jit
 def gap(
     a, ai, b, bi, e, ei, f, fi, METRIC: tl.constexpr, A: tl.constexpr, B: tl.constexpr, E: tl.constexpr, F: tl.constexpr
 ):
-    """Return x = a ∘ b − e ∘ f, where A, B, E, F say which there are; for "dot", a ∘ f; for variances, two terms."""
+    """Return x = a ∘ b − e ∘ f, where A, B, E, F say which there are; for "dot", a ∘ f; for variances, see `joined`."""
     x, xi = a, ai
     if not A:
         x, xi = b, bi
@@ -90,12 +90,10 @@ def gap(
     if METRIC == "dot":
         x = a * f
     elif METRIC == "likelihood":
-        variance = _divisor(ai + fi + e)
-        x, xi = (a - f) * (a - f) / variance, tl.log(variance) + 1.8378770664093453  # log 2π
+        x, xi = a - f, ai + fi
     elif METRIC == "divergence":
-        e = _divisor(e)
-        ratio = _divisor((ai + fi) / e)
-        x, xi = (a - f) * (a - f) / e + ratio, -tl.log(ratio) - 1
+        x = a - f
+        x, xi = tl.fma(x, x, ai + fi) * e, (ai + fi) * e
     elif E and F:
         x = x - e * f
         if METRIC == "modulus":
@@ -112,13 +110,35 @@ def term(x, xi, METRIC: tl.constexpr):
     """Return what x adds to the sum."""
     if METRIC == "l1":
         x = tl.abs(x)
-    elif METRIC == "l2" or METRIC == "groups":
+    elif METRIC == "l2":
         x = x * x
     elif METRIC == "modulus":
         x = tl.sqrt(tl.fma(x, x, xi * xi))
-    elif METRIC == "likelihood" or METRIC == "divergence":
-        x = x + xi
     return x
+
+
+@triton.jit
+def joined(part, product, x, xi, METRIC: tl.constexpr):
+    """Return what the features that are added up together come to with one more: two values, see `closed`."""
+    if METRIC == "groups":
+        part += x * x
+    elif METRIC == "likelihood":  # Σ x² / V as one fraction
+        part, product = tl.fma(part, xi, x * x * product), product * xi
+    elif METRIC == "divergence":
+        part, product = part + x, product * xi
+    return part, product
+
+
+@triton.jit
+def closed(part, product, METRIC: tl.constexpr, UNROLL: tl.constexpr):
+    """Return what features that are added up together add to the sum."""
+    if METRIC == "groups":
+        part = tl.sqrt(part)
+    elif METRIC == "likelihood":
+        part = part / product + (tl.log(product) + 1.8378770664093453 * UNROLL)  # log 2π
+    elif METRIC == "divergence":
+        part = part - (tl.log(product) + UNROLL)
+    return part
 
 
 @triton.jit
@@ -176,8 +196,9 @@ def sums(
         step_m, step_n = tl.cast(num_q, tl.int64), tl.cast(num_c, tl.int64)
     half_m, half_n = D // 2 * step_m, D // 2 * step_n
     acc = tl.zeros([BM] if PAIRS else [BM, BN], tl.float32)
+    joins: tl.constexpr = (METRIC == "groups" or METRIC == "likelihood") or METRIC == "divergence"
     for k0 in range(first, last, UNROLL):
-        part = tl.zeros_like(acc)
+        part, product = tl.zeros_like(acc), tl.zeros_like(acc) + 1.0
         for u in tl.static_range(UNROLL):
             k = k0 + u
             here_m, here_n = still(in_m, k, last), still(in_n, k, last)
@@ -189,10 +210,10 @@ def sums(
                 q, qi, w, wi = q[:, None], qi[:, None], w[:, None], wi[:, None]
                 c, ci, r, ri = c[None, :], ci[None, :], r[None, :], ri[None, :]
             x, xi = gap(q, qi, r, ri, w, wi, c, ci, METRIC, True, HAS_WEIGHTS, HAS_SCALE, True)
-            if METRIC == "groups":
-                part += term(x, xi, METRIC)
+            if joins:
+                part, product = joined(part, product, x, xi, METRIC)
             else:
                 acc += term(x, xi, METRIC)
-        if METRIC == "groups":
-            acc += tl.sqrt(part)
+        if joins:
+            acc += closed(part, product, METRIC, UNROLL)
     return acc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import triton
 from torch import Tensor
 
@@ -13,15 +14,24 @@ def power(number: int, most: int) -> int:
     return min(most, 1 << max(number - 1, 0).bit_length())
 
 
-def tiles(num_q: int, num_c: int) -> tuple[int, int, tuple[int, int]]:
-    """Return the queries and candidates of a tile of scores, and the grid of tiles."""
-    tile_m, tile_n = power(num_q, 16), max(32, power(num_c, 256))
+def tiles(num_q: int, num_c: int, metric: str) -> tuple[int, int, tuple[int, int]]:
+    """Return the queries and candidates of a tile of scores by a metric or formula, and the grid of tiles."""
+    most = 128 if metric in ("likelihood", "divergence") else 256  # these need three registers for a score
+    tile_m, tile_n = power(num_q, 16), max(32, power(num_c, most))
     return tile_m, tile_n, (triton.cdiv(num_c, tile_n), triton.cdiv(num_q, tile_m))
 
 
 def needs_int64(*sizes: int) -> bool:
     """Return whether offsets into tables of these sizes exceed 32 bits."""
     return max(sizes) >= 1 << 31
+
+
+def of_formula(kernel: str, query: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Return query and scale as kernels take them: of a formula, what depends on the query alone is computed here."""
+    if kernel == "likelihood" and scale is not None:
+        mean, variance = query.chunk(2, 1)
+        return torch.cat([mean, variance + scale], 1), None
+    return query, 1 / scale if kernel == "divergence" and scale is not None else scale
 
 
 def by_feature(first: Tensor, *others: Tensor | None) -> list[Tensor]:

@@ -25,9 +25,10 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pairre.kernels.cuda.aligned import aligned_product
 from pairre.kernels.cuda.terms import finish, gap, load, slope, still, store, sums, term, times, width
-from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, power, tiles
-from pairre.kernels.reference.scores import Formula, Metric, check_arguments
+from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, of_formula, power, tiles
+from pairre.kernels.reference.scores import Metric, check_arguments
 
 _HALVED = ("modulus", "likelihood", "divergence")  # two numbers of a row make one term
 _PROGRAMS = 1024  # about eight a multiprocessor on the largest GPUs: below that, a sum is split
@@ -183,7 +184,7 @@ def _backward_pairs(Q, W, C, G, DQ, DW, DC, D, METRIC: tl.constexpr, HAS_SCALE: 
         store(DW + b * D, rd, t, ti, in_d, half, METRIC)
 
 
-def _split(programs: int, length: int, least: int, allowed: bool) -> int:
+def split_sum(programs: int, length: int, least: int, allowed: bool) -> int:
     """Return into how many parts a sum of `length` terms goes, so that the grid fills the GPU."""
     return max(1, min(-(-_PROGRAMS // max(programs, 1)), length // least)) if allowed else 1
 
@@ -195,7 +196,7 @@ class _ScoreCandidates(torch.autograd.Function):
         assert q is not None
         assert c is not None
         if ids is None:
-            scores = _shared_scores(metric, q, w, c, r, may_split)
+            scores = shared_scores(metric, q, w, c, r, may_split)
         else:
             scores = _own_scores(metric, q, w, c, ids, ids.shape[1])
         ctx.save_for_backward(q, w, c, ids, r, scores if metric == "l2" else None)
@@ -256,18 +257,14 @@ def _upstream(gradient: Tensor, norms: Tensor | None) -> Tensor:
     return gradient.contiguous()
 
 
-def formula_scores(formula: Formula, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
-    """Return scores of all pairs by a model's own formula, without a gradient."""
-    q, w, c = query.contiguous(), None if scale is None else scale.contiguous(), candidates.contiguous()
-    return _shared_scores(formula.kernel, q, w, c, None, False, formula.unroll)
-
-
-def _shared_scores(
+def shared_scores(
     metric: str, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor | None, may_split: bool, unroll: int = 2
 ) -> Tensor:
+    """Return the scores of all pairs by a metric or a formula; where a sum may be split, equal rows may not tie."""
     num_q, num_c, terms = len(q), len(c), q.shape[1] // 2 if metric in _HALVED else q.shape[1]
-    tile_m, tile_n, grid = tiles(num_q, num_c)
-    parts = _split(grid[0] * grid[1], terms, 64, may_split)
+    tile_m, tile_n, grid = tiles(num_q, num_c, metric)
+    parts = split_sum(grid[0] * grid[1], terms, 64, may_split)
+    q, w = of_formula(metric, q, w)
     out = torch.empty(parts, num_q, num_c, device=q.device, dtype=torch.float32)
     if out.numel():
         _forward_shared[(*grid, parts)](
@@ -315,7 +312,7 @@ def _gradients(metric: Metric, mine: _Side, others: _Side, ids: Tensor | None, g
     most = 64 if metric == "modulus" else 128  # a complex tile takes the registers of two
     tile_m, tile_d = (power(num_rows, 16), power(terms, most)) if ids is None else (1, power(terms, 4 * most))
     grid = (triton.cdiv(num_rows, tile_m), triton.cdiv(terms, tile_d))
-    parts = _split(grid[0] * grid[1], num_others, 32, not of_queries)
+    parts = split_sum(grid[0] * grid[1], num_others, 32, not of_queries)
     da, de = (_room(t, parts) for t in mine)
     if num_rows:
         _backward[(*grid, parts)](
@@ -381,7 +378,7 @@ def score_candidates(
     # Not `needs_input_grad`, which is set without a gradient too.
     needed = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tables)
     if metric == "dot" and ids is None and needed:
-        return query.float() @ candidates.float().t()  # fast, but what ties does not always tie
+        return aligned_product(query.float(), candidates.float())  # fast, but what ties does not always tie
     result: Tensor = _ScoreCandidates.apply(metric, needed, *tables)  # type: ignore[no-untyped-call]
     return result
 

@@ -189,10 +189,10 @@ def stable_product(rows: Tensor, matrix: Tensor) -> Tensor:
 
 def _on_grid(x: Tensor, dim: int, digits: int) -> Tensor:
     """Return x in float64, rounded to so many binary digits of the largest magnitude along a dimension."""
-    x = x.double()
-    largest = x.abs().amax(dim, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
+    largest = x.abs().amax(dim, keepdim=True).double().clamp(min=torch.finfo(torch.float32).tiny)
     unit = largest / torch.frexp(largest).mantissa * 2.0**-digits  # a power of two
-    return (x / unit).round() * unit
+    shift = 1.5 * 2.0**52 * unit  # a sum with it has no room for less than a unit
+    return x.double().add_(shift).sub_(shift)
 
 
 def unit_rows(rows: Tensor) -> Tensor:
