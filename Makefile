@@ -6,6 +6,7 @@ CORE   := $(VENV)/.core
 SETUP  := $(VENV)/.ready
 SHARE  ?= 1
 export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
+unexport PYTHONDONTWRITEBYTECODE  # else every process that a test starts compiles the package anew
 
 .PHONY: help demo test lint types unit soak bench bench-ingest bench-cpu docs atlas clean
 

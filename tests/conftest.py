@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -143,6 +144,12 @@ def cuda_kernels_on_the_cpu() -> Iterator[None]:
 def launch_plainly(trainer: Trainer) -> None:
     """Have a trainer on a GPU launch every step, instead of capturing and replaying CUDA graphs."""
     trainer._captured = None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts() -> None:
+    """Have interrupts arrive, which a shell lets the programs ignore that it runs in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

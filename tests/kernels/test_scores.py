@@ -1,11 +1,5 @@
 """Queries against candidates: every metric and form of every backend against the formula in float64."""
 
-import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from score_cases import (
@@ -60,7 +54,7 @@ def test_gpu_equals_the_formula(metric, form, scaled, monkeypatch):
         case = Case(metric, form, scaled, shape, device=DEVICE)
         assert_near(case.results(gpu), case.expected(), 1e-5)
     if not own:
-        monkeypatch.setattr(triton_scores, "_split", split_in_three)
+        monkeypatch.setattr(triton_scores, "split_sum", split_in_three)
         case = Case(metric, form, scaled, (5, 7, 14, 1), device=DEVICE)
         assert_near(case.results(gpu), case.expected(), 1e-5)
 
@@ -71,12 +65,12 @@ def split_in_three(_programs, length, _least, allowed):
 
 @needs_triton
 def test_gpu_sums_are_split_where_programs_are_few():
-    assert triton_scores._split(1, 1000, 64, True) == 15
-    assert triton_scores._split(500, 1000, 64, True) == 3
+    assert triton_scores.split_sum(1, 1000, 64, True) == 15
+    assert triton_scores.split_sum(500, 1000, 64, True) == 3
     assert (
-        triton_scores._split(triton_scores._PROGRAMS, 1000, 64, True)
-        == triton_scores._split(1, 100, 64, True)
-        == triton_scores._split(1, 999, 1, False)
+        triton_scores.split_sum(triton_scores._PROGRAMS, 1000, 64, True)
+        == triton_scores.split_sum(1, 100, 64, True)
+        == triton_scores.split_sum(1, 999, 1, False)
         == 1
     )
 
@@ -192,7 +186,7 @@ def test_equal_rows_tie_exactly_wherever_they_stand(module, device, metric, scal
 @needs_triton
 def test_gpu_scores_without_a_gradient_are_not_split(monkeypatch):
     """Though the tables could have one."""
-    monkeypatch.setattr(triton_scores, "_split", split_in_three)
+    monkeypatch.setattr(triton_scores, "split_sum", split_in_three)
     case = Case("l1", "shared", True, (5, 9, 20, 1), device=DEVICE)
     tables = {k: v.detach() for k, v in case.tables.items()}
     with torch.no_grad():
@@ -229,38 +223,6 @@ def test_bits_do_not_depend_on_the_number_of_threads():
         torch.set_num_threads(before)
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
-
-
-def digest_of_all():
-    """A digest of what the CPU's kernels compute; see below."""
-    digest = hashlib.sha256()
-    chosen = [("l1", "shared", True), ("l2", "own", False), ("dot", "own", False)]
-    for metric, form, scaled in chosen:
-        for part in Case(metric, form, scaled, (33, 21, 200, 7)).results(cpu):
-            digest.update(part.detach().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def test_bits_are_the_same_from_the_compiler_and_from_its_cache(tmp_path):
-    """A process that compiles the kernels and one that finds them in the cache must agree: resuming depends on it.
-
-    Kernels that a function makes for a metric must be told apart in the cache, too.
-    """
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
-    code = "import test_scores; print(test_scores.digest_of_all())"
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment,
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        for _ in range(2)
-    ]
-    assert any(tmp_path.rglob("*.nbc")), "nothing was cached"
-    assert said == [digest_of_all()] * 2
 
 
 @pytest.mark.parametrize(("module", "device"), BACKENDS)

@@ -88,8 +88,7 @@ def _samples(state: RunState) -> list[TypeSample]:
 
 def _ranked_relations(state: RunState) -> tuple[list[RankedRelation], list[RankedRelation]]:
     """Return the relations with the best and with the worst MRR, none of them twice."""
-    metrics = state.store.find("metrics") or {}
-    groups: dict[str, Any] = metrics.get("by_relation", {})
+    groups: dict[str, Any] = (state.store.find("metrics") or {}).get("by_relation", {})
     enough = {name: one for name, one in groups.items() if one["num_triples"] >= _MIN_RANKED} or groups
     rows: list[RankedRelation] = [
         {
@@ -112,8 +111,7 @@ def _questions(state: RunState) -> list[Question]:
     frequent = [r for r in counts.argsort(descending=True, stable=True).tolist() if counts[r]]
     if not frequent:
         return []
-    num_facts = torch.from_numpy(state.num_facts)
-    links = state.store.find("links")
+    num_facts, links = torch.from_numpy(state.num_facts), state.store.find("links")
     for number, side in enumerate(("tail", "head", "relation")):
         rows = triples[triples[:, 1] == frequent[number % len(frequent)]]
         if side == "relation" and links is not None and len(links["triples"]):
