@@ -150,7 +150,7 @@ class _Kept(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (matrix,) = ctx.saved_tensors
-        return gradient.masked_fill(matrix == 0, 0)
+        return gradient * (matrix != 0)
 
 
 class TranSparseSeparate(TranSparseShare):
