@@ -74,7 +74,7 @@ def product(matrix: Tensor | SharedMatrices, vector: Tensor) -> Tensor:
     if isinstance(matrix, SharedMatrices):
         matrices = matrix.rows.view(-1, dim, dim)
         return backend(vector.device.type).grouped_product(matrices, matrix.number, vector)
-    if matrix.dim() == 2 and matrix.stride(0) == 0:
+    if matrix.dim() == 2 and matrix.stride(0) == 0 and len(matrix) == len(vector):  # one row that was expanded
         matrix = matrix[0]
     matrices = matrix.reshape(*matrix.shape[:-1], dim, dim)
     if matrices.dim() == 2:  # one matrix for all
