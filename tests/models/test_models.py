@@ -8,7 +8,19 @@ import torch
 import pairre
 from conftest import cuda_kernels_on_the_cpu
 from pairre.graph.index import COLUMN
-from pairre.models import Chunked, Ensemble, LocalRows, Model, Own, PairRE, RuleScores, Shared, model_class, models
+from pairre.models import (
+    Chunked,
+    Ensemble,
+    EntityRows,
+    LocalRows,
+    Model,
+    Own,
+    PairRE,
+    RuleScores,
+    Shared,
+    model_class,
+    models,
+)
 from pairre.runs import build_model
 from pairre.settings import override, validate
 from pairre.support.errors import RecipeError
@@ -73,7 +85,7 @@ def test_the_scores_of_a_batch_are_those_of_its_triples(model_type, side, recipr
         (torch.arange(11), Own(negatives), negatives),
     ):
         entity = model.entity_rows(torch.cat([anchor, true, rows]))
-        positive, negative = model.score_batch(side, entity, relation, layout)
+        positive, negative = model.score_batch(side, EntityRows(entity, 6), relation, layout)
         torch.testing.assert_close(positive, model.score(triples, side))
         torch.testing.assert_close(negative, model.score_candidates(triples, side, each))
 
@@ -99,7 +111,10 @@ def test_one_row_for_each_relation_of_a_batch_is_as_good_as_one_for_each_positiv
             offset = model.relation_offset[side]
             relation = model.relation[relations.clamp(min=0) + offset] * (relations >= 0)[:, None]
             scores = torch.cat(
-                [s.flatten() for s in model.score_batch(side, model.entity[ids], relation, Shared(groups))]
+                [
+                    s.flatten()
+                    for s in model.score_batch(side, EntityRows(model.entity[ids], 6), relation, Shared(groups))
+                ]
             )
             loss = (scores * torch.arange(1, len(scores) + 1)).sum()
             results.append([scores, *torch.autograd.grad(loss, (model.entity, model.relation))])
@@ -188,7 +203,7 @@ def test_the_fused_scores_of_a_batch_are_its_scores(side, dim):
         if dtype == torch.float32:
             scores = fused.pairre_batch_scores(entity, relation, side == "tail")
         else:
-            scores = model.double().score_batch(side, entity, relation, Shared())
+            scores = model.double().score_batch(side, EntityRows(entity, 7), relation, Shared())
         gradients = torch.autograd.grad(scores, (entity, relation), [u.to(there, dtype) for u in upstream])
         results.append([t.detach().double().cpu() for t in (*scores, *gradients)])
     for got, want in zip(*results, strict=True):

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from pairre.models import Shared, model_class
+from pairre.models import EntityRows, Shared, model_class
 from pairre.runs import build_model
 from pairre.settings import override, validate
 from pairre.support.errors import RecipeError
@@ -172,7 +172,7 @@ def test_a_step_scores_what_ranking_scores(graph, make, side, name):
         needed, build = model.rows_needed(side, ids)
         rows = build({name: getattr(model, name)[some] for name, some in needed.items()})
         for groups in (None, relation_groups(triples[:, 1], graph.num_relations, with_rows=False)[1]):
-            _, scores = model.score_batch(side, rows["entity"], rows["relation"], Shared(groups))
+            _, scores = model.score_batch(side, EntityRows(rows["entity"], 6), rows["relation"], Shared(groups))
             torch.testing.assert_close(scores, expected)
             weights = torch.arange(scores.numel()).view_as(scores)
             found = torch.autograd.grad((weights * scores).sum(), [model.entity, model.relation], retain_graph=True)

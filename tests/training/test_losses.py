@@ -114,9 +114,10 @@ def test_no_gradient_flows_through_the_self_adversarial_weights():
     torch.testing.assert_close(negative.grad, expected)
 
 
+@pytest.mark.parametrize("name", ["self-adversarial", "cross-entropy"])
 @pytest.mark.parametrize("masked", [True, False])
-@pytest.mark.parametrize("num", [1, 3, 300])
-def test_the_fused_loss_is_the_loss(masked, num):
+@pytest.mark.parametrize("num", [1, 3, 300, 1500])
+def test_the_fused_loss_is_the_loss(name, masked, num):
     fused = pytest.importorskip("pairre.kernels.cuda.loss", reason="triton is not installed")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     random = torch.Generator().manual_seed(0)
@@ -133,8 +134,11 @@ def test_the_fused_loss_is_the_loss(masked, num):
         )
     )
     mask = known if known is None else known.to(device)
-    loss = fused.self_adversarial(*got, mask, weight.to(device), 6.0, 0.7)
-    expected = LOSSES["self-adversarial"](*want, known, weight.double(), LossRecipe(margin=6.0, temperature=0.7))
+    if name == "cross-entropy":
+        loss = fused.cross_entropy(*got, mask, weight.to(device), 0.7)
+    else:
+        loss = fused.self_adversarial(*got, mask, weight.to(device), 6.0, 0.7)
+    expected = LOSSES[name](*want, known, weight.double(), LossRecipe(margin=6.0, temperature=0.7))
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     gradients = zip(torch.autograd.grad(3 * loss, got), torch.autograd.grad(3 * expected, want), strict=True)
     for a, b in gradients:
@@ -167,3 +171,17 @@ def test_equal_weights_change_no_bit_and_others_change_the_loss(graph, quick, na
         ends.append(trainer.model.entity.detach())
     assert torch.equal(ends[0], ends[1])
     assert not torch.allclose(ends[0], ends[2])
+
+
+def test_the_fused_cross_entropy_takes_scores_whose_rows_are_padded():
+    fused = pytest.importorskip("pairre.kernels.cuda.loss", reason="triton is not installed")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    positive, wide = (torch.randn(size, device=device) for size in (4, (4, 16)))
+    weight = torch.full((4,), 0.25, device=device)
+    losses = []
+    for negative in (wide[:, :11], wide[:, :11].contiguous()):
+        negative.requires_grad_()
+        loss = fused.cross_entropy(positive, negative, None, weight, 1.0)
+        losses += [loss, *torch.autograd.grad(loss, negative)]
+    assert torch.equal(losses[0], losses[2])
+    assert torch.equal(losses[1], losses[3])

@@ -7,7 +7,7 @@ import torch
 
 import pairre
 from conftest import resumed
-from pairre.models import models
+from pairre.models import EntityRows, models
 from pairre.settings import RegularizerRecipe, override, resolve
 from pairre.support.errors import RecipeError
 from pairre.training.regularizers import REGULARIZERS, Regularizer
@@ -23,11 +23,9 @@ def scored_batch(model, side):
     random = torch.Generator().manual_seed(1)
     sizes = ((2 * SIZE, model.entity.shape[1]), (SIZE, model.relation.shape[1]))
     entity, relation = (torch.randn(n, width, generator=random, dtype=torch.float64) for n, width in sizes)
-    leaves = {"entity": entity.requires_grad_(), "relation": relation.requires_grad_()}
+    rows = EntityRows(entity.requires_grad_(), SIZE)
     batch = SimpleNamespace(side=side, size=SIZE)
-    return SimpleNamespace(
-        batch=batch, leaves=leaves, anchor_and_true=entity, relation=relation, positive=torch.zeros(SIZE)
-    )
+    return SimpleNamespace(batch=batch, stored=rows, entity=rows, relation=relation.requires_grad_())
 
 
 def by_gradients(model, side, scored):
@@ -35,7 +33,11 @@ def by_gradients(model, side, scored):
     own = "tail" if model.reciprocal else side
     parts = []
     for i in range(SIZE):
-        anchor, true, relation = scored.anchor_and_true[i], scored.anchor_and_true[SIZE + i], scored.relation[i]
+        anchor, true, relation = (
+            scored.entity.anchor_and_true[i],
+            scored.entity.anchor_and_true[SIZE + i],
+            scored.relation[i],
+        )
         head, tail = (anchor, true) if own == "tail" else (true, anchor)
         h, t = (model.prepare_entities(x[None], end, None)[0] for x, end in ((head, "head"), (tail, "tail")))
         r = model.parts("relation", relation[None])
@@ -71,14 +73,16 @@ def test_dura_of_rescal_and_of_complex_as_their_paper_writes_it():
     )
     recipe = RegularizerRecipe(name="dura")
     scored = scored_batch(rescal, "tail")
-    h, t = scored.anchor_and_true.split(SIZE)
+    h, t = scored.entity.anchor_and_true.split(SIZE)
     expected = sum(
         h[i] @ h[i] + t[i] @ t[i] + (m.T @ h[i]).square().sum() + (m @ t[i]).square().sum()
         for i, m in enumerate(scored.relation.view(SIZE, 4, 4))
     )
     torch.testing.assert_close(REGULARIZERS["dura"](rescal, scored, recipe), expected)
     scored = scored_batch(over_complex, "tail")
-    h, t, r = (torch.complex(*x.chunk(2, 1)).abs() for x in (*scored.anchor_and_true.split(SIZE), scored.relation))
+    h, t, r = (
+        torch.complex(*x.chunk(2, 1)).abs() for x in (*scored.entity.anchor_and_true.split(SIZE), scored.relation)
+    )
     expected = (h**2 + t**2 + (h * r) ** 2 + (t * r) ** 2).sum()
     torch.testing.assert_close(REGULARIZERS["dura"](over_complex, scored, recipe), expected)
 
@@ -87,8 +91,10 @@ def test_dura_of_rescal_and_of_complex_as_their_paper_writes_it():
 def test_powers_are_sums_over_the_parameters(name):
     model = next(m for m in models() if m.name == name)(7, 3, 4).double()
     scored = scored_batch(model, "tail")
-    moduli = [x.view(len(x), model.num_components, -1).norm(dim=1) for x in (scored.anchor_and_true, scored.relation)]
-    values = [x.abs() for x in (scored.anchor_and_true, scored.relation)]
+    moduli = [
+        x.view(len(x), model.num_components, -1).norm(dim=1) for x in (scored.entity.anchor_and_true, scored.relation)
+    ]
+    values = [x.abs() for x in (scored.entity.anchor_and_true, scored.relation)]
     for penalty, expected in (
         ("l2", sum((x**2).sum() for x in values)),
         ("n3", sum((x**3).sum() for x in values)),
@@ -101,16 +107,14 @@ def test_powers_are_sums_over_the_parameters(name):
 @pytest.mark.parametrize("model_type", PRODUCTS, ids=lambda m: m.name)
 def test_gradients_match_finite_differences(model_type, name):
     model = model_type(7, 3, 4).double()
-    rows = scored_batch(model, "head").leaves
+    there = scored_batch(model, "head")
 
     def penalty(entity, relation):
-        leaves = {"entity": entity, "relation": relation}
-        scored = SimpleNamespace(
-            batch=SimpleNamespace(side="head"), leaves=leaves, anchor_and_true=entity, relation=relation
-        )
+        rows = EntityRows(entity, SIZE)
+        scored = SimpleNamespace(batch=there.batch, stored=rows, entity=rows, relation=relation)
         return REGULARIZERS[name](model, scored, RECIPE)
 
-    assert torch.autograd.gradcheck(penalty, (rows["entity"], rows["relation"]))
+    assert torch.autograd.gradcheck(penalty, (there.entity.rows, there.relation))
 
 
 def test_er_without_equivariance_is_dura_and_never_negative():

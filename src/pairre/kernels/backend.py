@@ -19,6 +19,7 @@ from pairre.support.errors import DeviceError
 
 log = logging.getLogger("pairre")
 FusedLoss = Callable[[Tensor, Tensor, Tensor | None, Tensor, float, float], Tensor]
+FusedSoftmaxLoss = Callable[[Tensor, Tensor, Tensor | None, Tensor, float], Tensor]
 FusedBatchScores = Callable[[Tensor, Tensor, bool], tuple[Tensor, Tensor]]
 # device type → module with a `Backend` subclass of that name
 _BACKENDS = {"cpu": ("pairre.kernels.cpu", "CpuBackend"), "cuda": ("pairre.kernels.cuda", "CudaBackend")}
@@ -52,6 +53,7 @@ class Backend:
     def __init__(self) -> None:
         # Fused kernels, which only some devices have; without one, the plain code beside the call is used.
         self.self_adversarial: FusedLoss | None = None
+        self.cross_entropy: FusedSoftmaxLoss | None = None
         self.max_fused_negatives = 0  # of one positive, that `self_adversarial` takes
         self.pairre_batch_scores: FusedBatchScores | None = None
 

@@ -11,7 +11,7 @@ from typing import cast
 
 from pairre.models.contract import REGISTRY, Query
 from pairre.models.ensemble import Ensemble
-from pairre.models.negative_layouts import Chunked, NegativeLayout, Own, RelationGroups, Shared
+from pairre.models.negative_layouts import Chunked, EntityRows, NegativeLayout, Own, RelationGroups, Shared
 from pairre.models.rule_scores import RuleScores
 from pairre.models.scoring import LocalRows, Model, RowSource, require_all_rows
 from pairre.support.errors import RecipeError, suggest
@@ -23,6 +23,7 @@ __all__ = [
     "PATTERNS",
     "Chunked",
     "Ensemble",
+    "EntityRows",
     "LocalRows",
     "Model",
     "NegativeLayout",

@@ -94,12 +94,8 @@ class ComplEx(Model):
     metric = "dot"
     linear_in_relation = True
     num_components = 2
-    entity_parts = {"real": 1, "imaginary": 1}
+    entity_parts = {"vector": 2}  # real parts, then imaginary ones
     relation_parts = {"real": 1, "imaginary": 1}
-
-    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """Return both halves of a complex row."""
-        return torch.cat([e.real, e.imaginary], -1)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """Return q = h ∘ r."""
@@ -268,12 +264,8 @@ class QuatE(Model):
     patterns = frozenset({"symmetry", "antisymmetry", "inverse"})
     metric = "dot"
     num_components = 4
-    entity_parts = {"one": 1, "i": 1, "j": 1, "k": 1}
+    entity_parts = {"vector": 4}  # the four parts, one after another
     relation_parts = {"one": 1, "i": 1, "j": 1, "k": 1}
-
-    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """Return all four parts."""
-        return torch.cat([e.one, e.i, e.j, e.k], -1)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """Return q = h ⊗ r̂."""

@@ -1,4 +1,4 @@
-"""How the negatives of a batch are laid out in memory: one type for each way of sharing them.
+"""How the entities of a batch are laid out in memory: one type for each way of sharing negatives.
 
 B positives, K negatives of each, M rows of negatives.
 """
@@ -6,7 +6,9 @@ B positives, K negatives of each, M rows of negatives.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -55,6 +57,29 @@ class Own:
     def rows_of_each(self, rows: Tensor, batch_size: int) -> Tensor:  # noqa: ARG002
         """Return the negatives of every positive, [B, K, ·]."""
         return F.embedding(self.positions, rows)  # unlike an index, with the same gradient in every run
+
+
+@dataclass(frozen=True)
+class EntityRows:
+    """The entity rows of a batch, split once: the gradient of each further split would be as large as all rows."""
+
+    rows: Tensor  # [2 B + M, ·]: anchors, true entities, negatives
+    size: int  # B
+
+    @property
+    def anchor_and_true(self) -> Tensor:
+        """Rows of anchors, then of the true entities, [2 B, ·]."""
+        return self._split[0]
+
+    @property
+    def negatives(self) -> Tensor:
+        """Rows of negatives, [M, ·]."""
+        return self._split[1]
+
+    @cached_property
+    def _split(self) -> tuple[Tensor, Tensor]:
+        positives, negatives = torch.split(self.rows, [2 * self.size, len(self.rows) - 2 * self.size])
+        return positives, negatives
 
 
 NegativeLayout = Shared | Chunked | Own

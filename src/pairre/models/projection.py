@@ -17,7 +17,7 @@ from torch import Tensor
 from pairre.graph import Side
 from pairre.kernels import backend
 from pairre.kernels.reference.scores import stable_product
-from pairre.models.negative_layouts import NegativeLayout, Shared
+from pairre.models.negative_layouts import EntityRows, NegativeLayout, Shared
 from pairre.models.scoring import Model
 
 
@@ -35,14 +35,14 @@ class MatrixProjection(Model):
     projects_entities = True
 
     def score_batch(
-        self, side: Side, entity: Tensor, relation: Tensor, layout: NegativeLayout
+        self, side: Side, entity: EntityRows, relation: Tensor, layout: NegativeLayout
     ) -> tuple[Tensor, Tensor]:
         """Return scores as `Model` does; `relation` may hold one row for each group of positives."""
         groups = layout.relation_groups if isinstance(layout, Shared) else None
         if groups is None or groups.first is not None:
             return super().score_batch(side, entity, relation, layout)
-        size, number, own_side = len(groups.number), groups.number, self.candidate_side[side]
-        anchor, true, others = torch.split(entity, [size, size, len(entity) - 2 * size])
+        number, others, own_side = groups.number, entity.negatives, self.candidate_side[side]
+        anchor, true = entity.anchor_and_true.chunk(2)
         if not self._fits(len(relation), others, others.shape[1]):
             return super().score_batch(side, entity, F.embedding(number, relation), Shared())
         of_groups = vars(self.parts("relation", relation))
@@ -57,7 +57,7 @@ class MatrixProjection(Model):
         else:
             query = self.head_query(each, self._prepared(anchor, "tail", each))
         candidates = self._prepared(true, own_side, each)
-        positive = backend(entity.device.type).score_pairs(self.metric or self.pair_score, *query, candidates)
+        positive = backend(number.device.type).score_pairs(self.metric or self.pair_score, *query, candidates)
         every = SimpleNamespace(**{name: part[:, None] for name, part in of_groups.items()})
         return positive, self._score_by_group(query, self._prepared(others[None], own_side, every), number)
 

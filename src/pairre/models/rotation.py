@@ -31,7 +31,7 @@ class RotatE(Model):
     paper = "Sun et al., ICLR 2019"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition"})
     metric = "modulus"
-    entity_parts = {"real": 1, "imaginary": 1}
+    entity_parts = {"vector": 2}  # real parts, then imaginary ones
     relation_parts = {"phase": 1}
     bound_is_unit = True
     turn = 1.0  # the phase of a 1 in a row
@@ -40,10 +40,6 @@ class RotatE(Model):
         """Set the unit of phases, so that the initial draw in ±bound covers ±π."""
         super().attach(graph, bound, seed)
         self.turn = math.pi / bound
-
-    def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
-        """Return both halves of a complex row."""
-        return torch.cat([e.real, e.imaginary], -1)
 
     def tail_query(self, h: Tensor, r: Any) -> Query:
         """Return q = h ∘ e^{iθ}."""

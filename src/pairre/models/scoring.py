@@ -26,7 +26,7 @@ from pairre.graph import Side
 from pairre.graph.index import COLUMN
 from pairre.kernels import backend, compute_dtype
 from pairre.models.contract import Query, ScoreFunction
-from pairre.models.negative_layouts import Chunked, NegativeLayout, Own, Shared
+from pairre.models.negative_layouts import Chunked, EntityRows, NegativeLayout, Own, Shared
 from pairre.support.errors import PairREError
 from pairre.support.processes import Processes
 
@@ -157,26 +157,23 @@ class Model(ScoreFunction):
     def parts(self, table: str, rows: Tensor) -> SimpleNamespace:
         """Return rows [..., ·] of a table as a namespace of their named parts."""
         widths = self._widths[table]
-        return SimpleNamespace(**dict(zip(widths, torch.split(rows, list(widths.values()), dim=-1), strict=True)))
+        parts = [rows] if len(widths) == 1 else torch.split(rows, list(widths.values()), dim=-1)
+        return SimpleNamespace(**dict(zip(widths, parts, strict=True)))
 
     def score_batch(
-        self, side: Side, entity: Tensor, relation: Tensor, layout: NegativeLayout
+        self, side: Side, entity: EntityRows, relation: Tensor, layout: NegativeLayout
     ) -> tuple[Tensor, Tensor]:
-        """Return scores [B] of positives and [B, K] of their negatives, from gathered rows.
-
-        `entity` holds B rows of anchors, B of the true entities on `side`, then those of the negatives. `relation`
-        holds B rows.
-        """
-        kernels, size = backend(entity.device.type), len(relation)
+        """Return scores [B] of positives and [B, K] of their negatives, from gathered rows; `relation` has B."""
+        kernels = backend(relation.device.type)
         if self.fused_batch_kernel and isinstance(layout, Shared):
             fused = getattr(kernels, self.fused_batch_kernel)
             if fused:
-                return cast(tuple[Tensor, Tensor], fused(entity, relation, self.candidate_side[side] == "tail"))
-        anchor, true, others = torch.split(entity, [size, size, len(entity) - 2 * size])
+                return cast(tuple[Tensor, Tensor], fused(entity.rows, relation, self.candidate_side[side] == "tail"))
+        anchor, true = entity.anchor_and_true.chunk(2)
         query = self.make_query(side, anchor, relation)
         candidates = self.prepare_entities(true, self.candidate_side[side], relation)
         positive = kernels.score_pairs(self.metric or self.pair_score, *query, candidates)
-        return positive, self._score_negatives(side, query, relation, others, layout)
+        return positive, self._score_negatives(side, query, relation, entity.negatives, layout)
 
     def _score_negatives(
         self, side: Side, query: Query, relation: Tensor, rows: Tensor, layout: NegativeLayout

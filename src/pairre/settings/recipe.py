@@ -187,6 +187,11 @@ class TrainRecipe:
     )
     warmup: int = _key(0, "steps over which the learning rate rises from 0; raise it if the loss diverges early", low=0)
     optimizer: str = _key("adam", "update rule", choices=registry.OPTIMIZERS)
+    tf32: bool = _key(
+        False,
+        "let a GPU round the factors of matrix products to TF32 in training, which is faster where a step scores all "
+        "entities; ranking stays in float32",
+    )
     update_rows: Literal["all", "touched"] = _key(
         "all",
         "rows that Adam moves in a step: `all` of them, as `torch.optim.Adam` does, or only those `touched` by the "

@@ -1,6 +1,9 @@
-"""Pick the device that computes."""
+"""Pick the device that computes, and how exactly it does."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -31,3 +34,15 @@ def pick_device(name: str = "auto", number_here: int = 0) -> torch.device:
     if device.type == "cuda" and device.index >= num_devices:
         raise DeviceError(f"device '{name}': this machine has {num_devices} CUDA devices; try --device cpu")
     return device
+
+
+@contextmanager
+def products_in_tf32(rounded: bool) -> Iterator[None]:
+    """Let GPUs round the factors of products of float32 matrices to TF32 inside, if that is wanted."""
+    before = torch.get_float32_matmul_precision()
+    if rounded:
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

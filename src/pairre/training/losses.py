@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.kernels import backend
-from pairre.models import Model, Shared
+from pairre.models import EntityRows, Model, Shared
 from pairre.settings import registry
 from pairre.settings.recipe import LossRecipe
 from pairre.support.errors import RecipeError, suggest
@@ -86,6 +86,8 @@ def cross_entropy(
     positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, recipe: LossRecipe
 ) -> Tensor:
     """Return −log of the probability of the positive in a softmax of scores times the temperature."""
+    if (fused := backend(negative.device.type).cross_entropy) and negative.numel():
+        return fused(positive, negative, known, weight, recipe.temperature)
     positive, negative = recipe.temperature * positive, recipe.temperature * negative
     if known is not None:
         negative = negative.masked_fill(known, MASKED)
@@ -144,7 +146,8 @@ class ScoredBatch:
     batch: Batch
     targets: Targets
     leaves: dict[str, Tensor]  # rows as gathered, by table: what gradients are taken of
-    anchor_and_true: Tensor  # [2 B, ·] rows that were scored: anchors, true entities
+    stored: EntityRows  # as gathered
+    entity: EntityRows  # as scored: encoded, where a model does so
     relation_rows: Tensor  # [B, ·] rows that were scored, or [G, ·] where each group of positives has one
     all_relations: Tensor  # [R, ·], or none in steps that do not corrupt relations
     positive: Tensor  # [B]
@@ -185,6 +188,6 @@ class RelationTerm:
     def __call__(self, scored: ScoredBatch) -> Tensor:
         """Return the weighted loss of positives against all relations."""
         batch, targets = scored.batch, scored.targets
-        negative = self.model.score_relation_rows(batch.side, scored.anchor_and_true, scored.all_relations)
+        negative = self.model.score_relation_rows(batch.side, scored.entity.anchor_and_true, scored.all_relations)
         value = self.loss(scored.positive, negative, targets.known_relations, weight=targets.weight, recipe=self.recipe)
         return self.weight * value

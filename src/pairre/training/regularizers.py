@@ -101,13 +101,12 @@ def er(model: Model, scored: ScoredBatch, recipe: RegularizerRecipe) -> Tensor:
 
 def _over_rows(scored: ScoredBatch, power: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the sum over anchors and true entities, as they are stored, and over relations."""
-    anchor_and_true = scored.leaves["entity"][: 2 * len(scored.positive)]
-    return power(anchor_and_true).sum() + power(scored.relation).sum()
+    return power(scored.stored.anchor_and_true).sum() + power(scored.relation).sum()
 
 
 def _entities_and_queries(model: Model, scored: ScoredBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return heads and tails as the score uses them, and the queries for tails and for heads, [B, D] each."""
-    head, tail = scored.anchor_and_true.chunk(2)
+    head, tail = scored.entity.anchor_and_true.chunk(2)
     if model.candidate_side[scored.batch.side] == "head":
         head, tail = tail, head
     r = model.parts("relation", scored.relation)

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from pairre.graph import Graph, Side
-from pairre.models import Model, model_class
+from pairre.models import EntityRows, Model, model_class
 from pairre.models.contract import IdsByTable, RowsByTable
 from pairre.rules import Rule
 from pairre.runs import InitVectors, Progress, RunFolder, build_model
 from pairre.settings import validate, validate_over_processes
 from pairre.settings.recipe import Recipe
+from pairre.support.device import products_in_tf32
 from pairre.support.errors import TrainingError
 from pairre.support.processes import ALONE, Processes
 from pairre.tables import (
@@ -125,11 +126,13 @@ class Trainer:
         gathered = self.tables.gather(ids, self.step_number)
         leaves = {name: table.rows for name, table in gathered.items()}
         rows = build_rows(leaves) if build_rows else leaves
-        size, num_relations = len(batch.relation), len(batch.relation_ids)
-        anchor_and_true, relation = rows["entity"][: 2 * size], rows["relation"][:num_relations]
-        scores = self.model.score_batch(side, rows["entity"], relation, batch.layout)
-        others = rows["relation"][num_relations:]
-        scored = ScoredBatch(batch, targets, leaves, anchor_and_true, relation, others, *scores)
+        size, num, relation = len(batch.relation), len(batch.relation_ids), rows["relation"]
+        stored = EntityRows(leaves["entity"], size)
+        entity = EntityRows(rows["entity"], size) if build_rows else stored
+        all_relations = relation[num:]
+        relation = relation[:num] if len(all_relations) else relation  # the gradient of a slice is a copy
+        scores = self.model.score_batch(side, entity, relation, batch.layout)
+        scored = ScoredBatch(batch, targets, leaves, stored, entity, relation, all_relations, *scores)
         loss = reduce(add, [term(scored) for term in self.terms[side]])
         gradients = torch.autograd.grad(loss, list(leaves.values()))
         self.tables.update(gathered, dict(zip(leaves, gradients, strict=True)), self.step_number)
@@ -151,6 +154,11 @@ class Trainer:
         """Take several steps. On a GPU this only queues them: nothing waits until a result is read."""
         self.model.train()
         end = self.progress.step + num_steps
+        with products_in_tf32(self.recipe.train.tf32 and self.step_number.is_cuda):
+            self._advance_to(end)
+        self.model.eval()
+
+    def _advance_to(self, end: int) -> None:
         while (number := self.progress.step) < end:
             if number == self._restart:
                 self.restart_optimizers()
@@ -160,7 +168,6 @@ class Trainer:
             else:
                 self.step(STEP_SIDES[number % 2])
                 self.progress.step += 1
-        self.model.eval()
 
     def restart_optimizers(self) -> None:
         """Forget the state of all optimisers."""

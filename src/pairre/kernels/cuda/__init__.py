@@ -32,5 +32,6 @@ class CudaBackend(Backend):
     def __init__(self) -> None:
         super().__init__()
         self.self_adversarial = loss.self_adversarial
+        self.cross_entropy = loss.cross_entropy
         self.max_fused_negatives = loss.MAX_NEGATIVES
         self.pairre_batch_scores = pairre.pairre_batch_scores

@@ -1,4 +1,4 @@
-"""The loss of the paper and the normalisation of rows on a CUDA device: one launch forward, one backward."""
+"""Losses and the normalisation of rows on a CUDA device: one launch forward, one backward."""
 
 # Kernels carry no types: Triton infers them.
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -91,6 +91,92 @@ def self_adversarial(
 ) -> Tensor:
     """Return the loss of `training.losses.self_adversarial`, for at most `MAX_NEGATIVES` negatives."""
     result: Tensor = _SelfAdversarial.apply(positive, negative, known, weight, margin, temperature)  # type: ignore[no-untyped-call]
+    return result
+
+
+@triton.jit
+def _masked_logits(NEGATIVE, KNOWN, b, rk, K, STRIDE, temperature, FILTER: tl.constexpr):
+    """Return temperature times the scores of some negatives of a positive, −∞ where none counts."""
+    counts = rk < K
+    s = tl.load(NEGATIVE + b * STRIDE + rk, mask=counts, other=0.0)
+    if FILTER:
+        counts = counts & (tl.load(KNOWN + b * K + rk, mask=counts, other=1) == 0)
+    return tl.where(counts, temperature * s, float("-inf"))
+
+
+@triton.jit
+def _cross_entropy(
+    POSITIVE, NEGATIVE, KNOWN, WEIGHT, LOSS, TOTAL, K, STRIDE, temperature, FILTER: tl.constexpr, BK: tl.constexpr
+):
+    """Store the loss of one positive and the logarithm of the sum over it and its negatives, in one pass over these."""
+    b = tl.program_id(0).to(tl.int64)
+    positive = temperature * tl.load(POSITIVE + b)
+    most, power = tl.full([BK], -1e30, tl.float32), tl.zeros([BK], tl.float32)
+    for k in range(0, K, BK):
+        logits = _masked_logits(NEGATIVE, KNOWN, b, k + tl.arange(0, BK), K, STRIDE, temperature, FILTER)
+        higher = tl.maximum(most, logits)
+        power = power * tl.exp(most - higher) + tl.exp(logits - higher)
+        most = higher
+    highest = tl.maximum(tl.max(most, axis=0), positive)
+    power = tl.sum(power * tl.exp(most - highest), axis=0) + tl.exp(positive - highest)
+    total = highest + tl.log(power)
+    tl.store(TOTAL + b, total)
+    tl.store(LOSS + b, tl.load(WEIGHT + b) * (total - positive))
+
+
+@triton.jit
+def _cross_entropy_gradient(
+    POSITIVE, NEGATIVE, KNOWN, WEIGHT, UPSTREAM, TOTAL, DP, DN, K, STRIDE, temperature,
+    FILTER: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Store the gradient [B, K] of some negatives of a positive; one program has that of the positive itself, too."""
+    b = tl.program_id(0).to(tl.int64)
+    rk = tl.program_id(1) * BK + tl.arange(0, BK)
+    factor = tl.load(UPSTREAM) * tl.load(WEIGHT + b) * temperature
+    total = tl.load(TOTAL + b)
+    logits = _masked_logits(NEGATIVE, KNOWN, b, rk, K, STRIDE, temperature, FILTER)
+    tl.store(DN + b * K + rk, factor * tl.exp(logits - total), mask=rk < K)
+    if tl.program_id(1) == 0:
+        tl.store(DP + b, factor * (tl.exp(temperature * tl.load(POSITIVE + b) - total) - 1))
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, positive: Tensor, negative: Tensor, known: Any, weight: Tensor, temperature: float) -> Tensor:
+        positive, negative = positive.contiguous(), negative if negative.stride(-1) == 1 else negative.contiguous()
+        losses, total = torch.empty_like(weight), torch.empty_like(positive)
+        mask = weight if known is None else known.contiguous().view(torch.uint8)
+        sizes = negative.shape[1], negative.stride(0)
+        _cross_entropy[(len(positive),)](
+            *(positive, negative, mask, weight, losses, total, *sizes, temperature),
+            FILTER=known is not None,
+            BK=1024,
+            num_warps=8,
+        )
+        ctx.save_for_backward(positive, negative, mask, weight, total)
+        ctx.settings = (*sizes, temperature, known is not None)
+        return losses.sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        positive, negative, mask, weight, total = ctx.saved_tensors
+        num, stride, temperature, with_known = ctx.settings
+        dp, dn = torch.empty_like(positive), torch.empty_like(negative, memory_format=torch.contiguous_format)
+        _cross_entropy_gradient[(len(positive), triton.cdiv(num, 1024))](
+            *(positive, negative, mask, weight, upstream.contiguous(), total, dp, dn, num, stride, temperature),
+            FILTER=with_known,
+            BK=1024,
+            num_warps=4,
+        )
+        return dp, dn, None, None, None
+
+
+def cross_entropy(
+    positive: Tensor, negative: Tensor, known: Tensor | None, weight: Tensor, temperature: float
+) -> Tensor:
+    """Return the loss of `training.losses.cross_entropy`."""
+    result: Tensor = _CrossEntropy.apply(positive, negative, known, weight, temperature)  # type: ignore[no-untyped-call]
     return result
 
 

@@ -25,6 +25,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pairre.kernels.cuda.aligned import aligned_product
 from pairre.kernels.cuda.terms import finish, gap, load, slope, still, store, sums, term, times, width
 from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, of_formula, power, tiles
 from pairre.kernels.reference.scores import Metric, check_arguments
@@ -377,7 +378,7 @@ def score_candidates(
     # Not `needs_input_grad`, which is set without a gradient too.
     needed = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tables)
     if metric == "dot" and ids is None and needed:
-        return query.float() @ candidates.float().t()  # fast, but what ties does not always tie
+        return aligned_product(query.float(), candidates.float())  # fast, but what ties does not always tie
     result: Tensor = _ScoreCandidates.apply(metric, needed, *tables)  # type: ignore[no-untyped-call]
     return result
 
