@@ -146,7 +146,7 @@ def test_gpu_equals_the_formula(metric, form, scaled, monkeypatch):
         case = Case(metric, form, scaled, shape, device=DEVICE)
         assert_near(case.results(gpu), case.expected(), 1e-5)
     if not own:
-        monkeypatch.setattr(triton_scores, "_split", split_in_three)
+        monkeypatch.setattr(triton_scores, "split_sum", split_in_three)
         case = Case(metric, form, scaled, (5, 7, 14, 1), device=DEVICE)
         assert_near(case.results(gpu), case.expected(), 1e-5)
 
@@ -157,12 +157,12 @@ def split_in_three(_programs, length, _least, allowed):
 
 @needs_triton
 def test_gpu_sums_are_split_where_programs_are_few():
-    assert triton_scores._split(1, 1000, 64, True) == 15
-    assert triton_scores._split(500, 1000, 64, True) == 3
+    assert triton_scores.split_sum(1, 1000, 64, True) == 15
+    assert triton_scores.split_sum(500, 1000, 64, True) == 3
     assert (
-        triton_scores._split(triton_scores._PROGRAMS, 1000, 64, True)
-        == triton_scores._split(1, 100, 64, True)
-        == triton_scores._split(1, 999, 1, False)
+        triton_scores.split_sum(triton_scores._PROGRAMS, 1000, 64, True)
+        == triton_scores.split_sum(1, 100, 64, True)
+        == triton_scores.split_sum(1, 999, 1, False)
         == 1
     )
 
@@ -278,7 +278,7 @@ def test_equal_rows_tie_exactly_wherever_they_stand(module, device, metric, scal
 @needs_triton
 def test_gpu_scores_without_a_gradient_are_not_split(monkeypatch):
     """Though the tables could have one."""
-    monkeypatch.setattr(triton_scores, "_split", split_in_three)
+    monkeypatch.setattr(triton_scores, "split_sum", split_in_three)
     case = Case("l1", "shared", True, (5, 9, 20, 1), device=DEVICE)
     tables = {k: v.detach() for k, v in case.tables.items()}
     with torch.no_grad():

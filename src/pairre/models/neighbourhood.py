@@ -128,8 +128,7 @@ class Neighbourhood(Model):
         """Yield what any model does; where most entities are needed, all are encoded once, for queries, too."""
         encoded, num_needed = self.entities, len(triples) + (self.num_entities if ids is None else len(ids))
         if self.num_entities <= num_needed and self.num_entities * encoded.width <= 2 * MAX_ELEMENTS:
-            [(_, rows)] = encoded.chunks(self.num_entities)
-            self.entities = LocalRows(rows)
+            self.entities = LocalRows(torch.cat([rows for _, rows in encoded.chunks(self.num_entities)]))
         try:
             yield from super().candidate_groups(triples, side, size, ids)
         finally:
