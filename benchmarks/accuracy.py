@@ -1,9 +1,9 @@
 """How accurate are the best models of a graph, alone and together?
 
 For each graph and seed: every member is trained with its recipe, then an ensemble is made of them, and one that has the
-rules of train, too; at the end one of the members of all seeds. All settings and weights were chosen on validation; each figure of test is ranked once, for what
-is listed here. `GRAPHS` says what is trained. The result is written after every seed, so that a run that is stopped
-keeps what it has.
+rules of train, too; at the end one of the members of all seeds. `GRAPHS` says what is trained. All settings and weights
+were chosen on validation; each figure of test is ranked once, for what is listed here. The result is written after
+every seed, so that a run that is stopped keeps what it has.
 
     PAIRRE_DATA=… python benchmarks/accuracy.py [GRAPH …] [--seeds 3] [--no-rules] [--keep | --json FILE]
 """

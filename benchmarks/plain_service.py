@@ -99,4 +99,10 @@ async def predict_alone(
     return predict(relation, head, tail, k)
 
 
+async def nothing() -> dict[str, str]:
+    """Return nothing: the least that any function of FastAPI takes."""
+    return {}
+
+
+app.get("/nothing")(nothing)
 app.get("/predict")({"def": predict, "async": predict_alone}[os.environ.get("PAIRRE_ENDPOINT", "def")])

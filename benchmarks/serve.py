@@ -43,6 +43,7 @@ PAIRRE = "/api/v1/runs/fb/predict?"
 SERVERS: dict[str, dict[str, Any]] = {
     "pairre serve": {"path": PAIRRE, "more": {}},
     "pairre serve, all entities": {"path": PAIRRE, "more": {"any": "true"}, "same": "pairre serve"},
+    "FastAPI that answers nothing": {"path": "/nothing?", "more": {}, "same": "plain, 1 process"},
     "plain, 1 process": {"path": "/predict?", "more": {}, "form": "norm", "processes": 1},
     "plain, 2 processes of 1 thread": {"path": "/predict?", "more": {}, "form": "norm", "processes": 2},
     "plain, async, 2 processes of 1 thread": {

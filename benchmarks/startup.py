@@ -61,6 +61,9 @@ def main() -> None:
     described = machine.describe()
     found: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
+        # An installed package has compiled modules; Python may be told not to write them here.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
         commands = {"python": ["-c", "pass"], "import torch": ["-c", "import torch"]}
         for name, source in sources.items():
             run = str(Path(folder) / name)
@@ -77,7 +80,7 @@ def main() -> None:
                 for name, source in sources.items():
                     run = str(Path(folder) / name)
                     times[name].append(seconds([run if part == "RUN" else part for part in command], source))
-            # The first process of each reads files from the disk.
+            # The first process of each reads files from the disk, and compiles modules.
             found[what] = {
                 name: {
                     key: round(statistics.median(column), 3)

@@ -49,7 +49,7 @@ def commands(share: float) -> list[list[str]]:
         ["fuzz", "--cases", part(30_000), *keep],
         ["numbers", "--graphs", part(6), *([] if whole else ["--trained"]), *keep],
         ["concurrency", *([] if whole else ["--quick"]), *keep],
-        ["ranks", "--kills", part(10), *keep],
+        ["processes", "--cases", part(10), *keep],
         ["threads", *([] if whole else ["--model", "pairre"]), *keep],
         ["audit"],
     ]

@@ -8,7 +8,7 @@ A case forks a process that runs one command with one fault: it is killed before
 operation fails with "no space left", "input/output error" or "read-only file system", or it is killed at a random
 moment. Then three things must hold. The process was killed or ended with one line, not with a traceback. Every run
 folder is absent, or opens and passes its checksums. The same command, repeated as the message says, succeeds and ends
-in the very bits of an undisturbed one, with no temporary file left.
+in the very bits of an undisturbed one, with no temporary file left. (`soak.processes` kills ranks of `--nproc`.)
 """
 
 from __future__ import annotations
@@ -245,6 +245,12 @@ def _scenarios(base: Path) -> list[Scenario]:
             "train --tensorboard",
             lambda out: [*train, "--tensorboard", "--out", f"{out}/run"],
             _weights,
+            _check_runs,
+        ),
+        Scenario(  # how far a trial gets depends on the time, and so does what is kept
+            "train --effort",
+            lambda out: [*("train", str(graph), "--effort", "quick", "--time", "10s"), "--out", f"{out}/run"],
+            lambda out: sorted(path.name for path in out.iterdir()),
             _check_runs,
         ),
         Scenario("merge", lambda out: ["merge", *names, "--out", f"{out}/merged"], _weights, _check_runs),

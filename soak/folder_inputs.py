@@ -1,4 +1,4 @@
-"""What is fuzzed of folders that commands make: graphs on disk, and the members of an ensemble.
+"""What is fuzzed of folders that commands make: graphs on disk, ensembles, runs in several files, efforts.
 
 Each target replaces one file of a folder that is whole, and opens it; or it makes such a folder out of a damaged file.
 """
@@ -16,9 +16,18 @@ import pairre
 from pairre.evaluation import rank_both_sides
 from pairre.graph import Graph, load_graph
 from pairre.graph.stored.load import load_stored
+from pairre.runs import RunFolder, build_model
+from pairre.runs.folder import meaning_of
+from pairre.runs.shard_files import write_shard
+from pairre.studies.effort.candidates import Candidate
+from pairre.studies.effort.journal import PLAN, Journal, Trial
+from pairre.studies.effort.plan import Cost, EffortPlan, Round
+from pairre.support.processes import Processes
 from soak.side_inputs import Inputs
 
-ENSEMBLE = Path(__file__).parents[1] / "tests" / "runs" / "format-3"
+_RUNS = Path(__file__).parents[1] / "tests" / "runs"
+ENSEMBLE, _PLAIN = _RUNS / "format-3", _RUNS / "format-2"
+_SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 _MEMORY = 500_000_000  # of an ingest: the least that it accepts
 _TRIPLES = b"Paris\tcapital_of\tFrance\nLyon\tin\tFrance\nFrance\tborders\tSpain\nSpain\tborders\tFrance\n"
 _LINES = (
@@ -109,6 +118,60 @@ def _member(name: str, data: bytes, folder: Path) -> None:
         (path / name).write_bytes(original)
 
 
+@cache
+def _in_files() -> Path:
+    """Return a run whose weights are in two files, made once in this process."""
+    path = Path(tempfile.mkdtemp(prefix="pairre-soak-")) / "run"
+    shutil.copytree(_PLAIN, path)
+    model = pairre.load_run(path, "cpu").model
+    weights, total = model.state_dict(), model.num_entities
+    for number, (start, stop) in enumerate(((0, total // 2), (total // 2, total))):
+        rows = {**weights, "entity": weights["entity"][start:stop]}
+        write_shard(path, Processes(number, 2), rows, start, total, meaning_of(model))
+    (path / "model.safetensors").unlink()
+    return path
+
+
+def _shard(name: str, data: bytes, folder: Path) -> None:
+    """Open a run in several files one of which is replaced, and rank and answer with it; both ways to open it."""
+    path = folder / "in-files"
+    if not path.exists():
+        shutil.copytree(_in_files(), path)
+    original = (path / name).read_bytes()
+    try:
+        (path / name).write_bytes(data)
+        run = pairre.load_run(path, "cpu", verify=False)
+        rank_both_sides(run.model, run.graph.test[:2], run.graph.known)
+        RunFolder(path).load_model(build_model(run.graph, run.recipe, run.model.device, False), verify=False)
+    finally:
+        (path / name).write_bytes(original)
+
+
+@cache
+def _effort() -> bytes:
+    """Return the state of an effort with one trial."""
+    plan = EffortPlan(
+        *(
+            "quick",
+            "ring",
+            "cpu",
+            60.0,
+            [Candidate("pairre 1", {"train.lr": 0.01})],
+            {"pairre 1": Cost(0.1, 0.01, 0.1)},
+        ),
+        *({"transe 1": "too slow"}, [Round(1, 5.0, 10)], 1, 2, 20.0, 5.0, 100, 10, False),
+    )
+    folder = Path(tempfile.mkdtemp(prefix="pairre-soak-"))
+    Journal(folder, plan, 0, [Trial("pairre 1", 1, 60, 1.5, 0.25)]).store()
+    return (folder / PLAN).read_bytes()
+
+
+def _journal(data: bytes, folder: Path) -> None:
+    """Read the state of an effort, and print its plan."""
+    (folder / PLAN).write_bytes(data)
+    list(Journal.load(folder).plan.lines())
+
+
 def folder_inputs() -> Inputs:
     """Return all of them by name."""
     names = sorted(file.name for file in _stored().iterdir() if file.suffix in (".npy", ".json"))
@@ -119,4 +182,7 @@ def folder_inputs() -> Inputs:
         found[f"ingest{ending}"] = partial(_ingested, ending), seeds, _FRAGMENTS
     for name in ("members/members.json", "members/0.toml", "members/1.toml", "members/rules.tsv", "calibration.json"):
         found[f"ensemble/{name}"] = partial(_member, name), ((ENSEMBLE / name).read_bytes(),), _VALUES
+    for name in _SHARDS:
+        found[f"in-files/{name}"] = partial(_shard, name), ((_in_files() / name).read_bytes(),), _VALUES
+    found[f"effort/{PLAN}"] = _journal, (_effort(),), _VALUES
     return found

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,7 @@ from pairre.runs import Progress, load_run
 from pairre.runs.folder import meaning_of
 from pairre.runs.shard_files import write_shard
 from pairre.settings import Recipe, from_values
-from pairre.support.processes import Processes
+from pairre.support.processes import STORE_FILE, Processes
 from pairre.training.step import Trainer
 
 assert pairre.__version__
@@ -97,6 +100,26 @@ def resumed(make: Callable[[], Trainer]) -> None:
         assert torch.equal(one, other), key
 
 
+def in_processes(number: int, work: Callable[..., Any], *arguments: object) -> list[Any]:
+    """Return what a function of a module returns in each of several processes that can meet, in order of ranks.
+
+    They are forked from a process that has loaded torch and nothing else, so that starting them takes no time.
+    """
+    server = get_context("forkserver")
+    server.set_forkserver_preload(
+        ["pairre.training", "pairre.inference", "torch.distributed", "hypothesis", "torchrec"]
+    )
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(number, server) as pool:
+        every = {"WORLD_SIZE": str(number), STORE_FILE: f"{folder}/store", "GLOO_SOCKET_IFNAME": "lo"}
+        places = [{"RANK": str(rank), **every} for rank in range(number)]
+        return list(pool.map(_at_a_place, places, [work] * number, [arguments] * number, timeout=300))
+
+
+def _at_a_place(place: dict[str, str], work: Callable[..., Any], arguments: tuple[object, ...]) -> Any:
+    os.environ.update(place)
+    return work(*arguments)
+
+
 @contextmanager
 def cuda_kernels_on_the_cpu() -> Iterator[None]:
     """Compute everything on the CPU by the CUDA kernels, in Triton's interpreter."""
@@ -160,14 +183,22 @@ def public(request: pytest.FixtureRequest) -> Path:
     return Path(folder)
 
 
-@pytest.fixture(scope="module")  # while it is open, an event loop runs in this thread, and no test can start another
-def browser() -> Iterator[Any]:
-    """Debian's Chromium, driven by Playwright; tests that use it are skipped where either is missing."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of Debian's Chromium; tests that use it are skipped where it or Playwright is missing."""
+    pytest.importorskip("playwright.sync_api")
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
         pytest.skip("no Chromium on this machine: pages were not opened in a browser")
-    with playwright.sync_playwright() as driver:
+    return found
+
+
+@pytest.fixture(scope="module")  # while it is open, an event loop runs in this thread, and no test can start another
+def browser(chromium: str) -> Iterator[Any]:
+    """Chromium, driven by Playwright."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
         sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium refuses root with one
         found = driver.chromium.launch(executable_path=chromium, args=sandbox)
         yield found

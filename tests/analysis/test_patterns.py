@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from pairre.analysis.patterns import (
     patterns_in_triples,
     products,
     search,
+    search_frequent,
 )
 from pairre.analysis.patterns.planted import planted_patterns
 from pairre.analysis.patterns.search import MIN_OVERLAP
@@ -201,3 +203,20 @@ def test_the_detector_finds_what_was_planted():
         assert (compared[kind].precision, compared[kind].recall) == (1, 1), kind
     subrelations = {frozenset(p.relations) for p in found["subrelation"]}  # so few features do not order them
     assert subrelations == {frozenset(p.relations) for p in planted.patterns if p.kind == "subrelation"}
+
+
+def test_of_very_many_relations_the_most_frequent_are_searched(monkeypatch):
+    random, frequency = np.random.default_rng(0), [9, 40, 8, 30, 20]
+    ends = random.integers(12, size=(sum(frequency), 2))
+    triples = torch.from_numpy(np.insert(ends, 1, np.repeat(np.arange(5), frequency), 1).astype(np.int32))
+    names = [Vocabulary([str(i) for i in range(n)], kind) for n, kind in ((12, "entity"), (5, "relation"))]
+    graph = Graph("drawn", *names, triples, triples[:0], triples[:0])
+    kept = [1, 3, 4]
+    alike = np.ones((5, 5), np.float32)  # relations whose vectors are all the same hold every pattern
+    vectors = Vectors(alike, alike)
+    everything = search_frequent(vectors, graph)
+    assert {r for patterns in everything.values() for p in patterns for r in p.relations} == set(range(5))
+    monkeypatch.setattr(import_module("pairre.analysis.patterns.search"), "MOST_SEARCHED", 3)
+    found = search_frequent(vectors, graph)
+    for kind in KINDS:
+        assert set(found[kind]) == {p for p in everything[kind] if set(p.relations) <= set(kept)} != set()

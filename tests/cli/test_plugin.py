@@ -1,9 +1,12 @@
 """Plug-ins: a score function and a loss from outside the package train, evaluate and answer by name alone."""
 
+from pathlib import Path
+
 import pytest
 
 from pairre.models.contract import REGISTRY
 from pairre.settings import registry
+from pairre.support import plugins
 from pairre.training import LOSSES
 
 PLUGIN = '''
@@ -98,3 +101,4 @@ def test_a_plug_in_that_is_not_there(call, name):
     code, _, said = call("--plugin", name, "models")
     assert code == 2
     assert f"--plugin {name}" in said
+    assert name not in {Path(loaded).name for loaded in plugins.loaded}  # other processes would load it, too

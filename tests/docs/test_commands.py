@@ -1,6 +1,5 @@
 """What the documentation shows is run: commands, files and Python code of each page, in order, in an empty folder."""
 
-import itertools
 import re
 import shlex
 import signal
@@ -17,17 +16,6 @@ from pairre.studies.reproduce import find
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "docs" / "tutorial.md", ROOT / "docs" / "extending.md", *sorted(ROOT.glob("docs/how-to/*.md"))]
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.M | re.S)
-# Commands of a page share one process, so that it imports and compiles once.
-RUN_COMMANDS = """
-import shlex, sys
-from pairre.cli.app import main
-for line in sys.stdin.read().splitlines():
-    try:
-        main(shlex.split(line)[1:])
-    except SystemExit as stop:
-        if stop.code:
-            sys.exit(f"exit code {stop.code}: {line}")
-"""
 
 
 def blocks(page):
@@ -35,11 +23,14 @@ def blocks(page):
 
 
 def shortened(command):
-    """Return the command with few training steps, if it does not choose their number itself."""
+    """Return the command with a tenth of its training steps, or with few, and with short vectors."""
     if "--effort" in command:
         return re.sub(r"(--effort \w+)( --time \w+)?", r"\1 --time 10s", command)
-    trains = re.search(r"^pairre (--plugin \S+ )*train ", command)
-    return f"{command} --set train.steps=60" if trains and "train.steps" not in command else command
+    if not re.search(r"^pairre (--plugin \S+ )*(train|tune) ", command):
+        return command
+    if "train.steps" not in command:
+        command += " --set train.steps=20"
+    return re.sub(r"train\.steps=(\d+)0", r"train.steps=\1", command) + " --set model.dim=16"
 
 
 def serves(command):
@@ -67,31 +58,53 @@ def check_server(command, folder):
     assert any("http://" in line for line in said), "".join(said)
 
 
-def run(code, folder, text=""):
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, input=text, capture_output=True, text=True)
+def run(code, folder):
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+# What a plug-in registers stays in a process, so it has one of its own.
+WITH_PLUGINS = """
+import shlex
+from pairre.cli.app import run
+for line in {lines!r}:
+    said, code = run(shlex.split(line)[1:])
+    assert not code, (line, said)
+"""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_page_runs(page, tmp_path):
+def test_the_page_runs(page, tmp_path, call, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     found = blocks(page)
     for _, name, text in found:
         if name:
             (tmp_path / name).write_text(text, encoding="utf-8")
     lines = [line for language, _, text in found if language == "console" for line in text.splitlines()]
+    codes = [text for language, name, text in found if language == "python" and not name]
     assert all(line.startswith("$ pairre ") for line in lines)
     commands = [shortened(line.removeprefix("$ ")) for line in lines]
-    for of_server, group in itertools.groupby(commands, serves):
-        if of_server:
+    if any("--plugin" in command for command in commands):
+        run("\n".join([WITH_PLUGINS.format(lines=commands), *codes]), tmp_path)
+        return
+    for command in commands:
+        if serves(command):
             pytest.importorskip("uvicorn")
-            for command in group:
-                check_server(command, tmp_path)
+            check_server(command, tmp_path)
         else:
-            run(RUN_COMMANDS, tmp_path, "\n".join(group))
-    for language, name, text in found:
-        if language == "python" and not name:
-            run(text, tmp_path)
+            check(call, command)
+    for code in codes:
+        if "import asyncio" in code:  # it talks to a process, for which it needs the streams that pytest replaces
+            run(code, tmp_path)
+        else:
+            exec(compile(code, page.name, "exec"), {"__name__": "__main__"})
+
+
+def check(call, command):
+    """Run a command in this process."""
+    code, _, said = call(*shlex.split(command)[1:])
+    assert code == 0, f"{command}: {said}"
 
 
 def readme_commands():
@@ -102,7 +115,8 @@ def readme_commands():
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_readme_run(tmp_path):
+def test_the_commands_of_the_readme_run(tmp_path, call, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for _, name, text in blocks(ROOT / "README.md"):
         if name:
             (tmp_path / name).write_text(text, encoding="utf-8")
@@ -112,7 +126,8 @@ def test_the_commands_of_the_readme_run(tmp_path):
         if not command.startswith(("make ", "pairre reproduce ", "pairre serve "))
     ]
     assert len(commands) >= 10
-    run(RUN_COMMANDS, tmp_path, "\n".join(map(shortened, commands)))
+    for command in commands:
+        check(call, shortened(command))
 
 
 def test_what_the_readme_reproduces_can_be_downloaded_and_its_chores_exist():

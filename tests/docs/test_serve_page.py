@@ -1,11 +1,18 @@
 """The page about the server is true: its commands run against a real server, and its files pass their linters."""
 
+import contextlib
+import http.client
 import json
 import os
 import re
 import shutil
+import socket
+import ssl
 import subprocess
 import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -104,6 +111,81 @@ def test_blocks_of_a_proxy_are_closed(name):
     if name == "nginx.conf":
         for line in filter(None, map(str.strip, text.splitlines())):
             assert line.endswith((";", "{", "}")), line
+
+
+class _Upstream(BaseHTTPRequestHandler):
+    """Answer with the host that was asked for."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        body = self.headers["Host"].encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def proxy(tmp_path):
+    """The address of an nginx with the configuration of the page, and a server behind it that answers its host name."""
+    if shutil.which("nginx") is None or shutil.which("openssl") is None:
+        pytest.skip("needs nginx and openssl")
+    certify = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    names = ["-subj", "/CN=kg.example.org", "-keyout", tmp_path / "key", "-out", tmp_path / "certificate"]
+    subprocess.run([*certify, *names], check=True, capture_output=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    upstream = ThreadingHTTPServer(("127.0.0.1", 0), _Upstream)
+    text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    text = text.replace("listen 443", f"listen 127.0.0.1:{port}")
+    text = text.replace("127.0.0.1:8000", f"127.0.0.1:{upstream.server_port}")
+    text = text.replace("rate=50r/s", "rate=1r/s")  # a busy machine may not ask more often
+    text = text.replace("/etc/ssl/kg.example.org.pem", "certificate").replace("/etc/ssl/kg.example.org.key", "key")
+    folders = "".join(f"{kind}_temp_path {kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    (tmp_path / "nginx.conf").write_text(
+        f"daemon off; pid pid; error_log log; events {{}} http {{ access_log off; {folders} {text} }}", encoding="utf-8"
+    )
+    threading.Thread(target=upstream.serve_forever, daemon=True).start()
+    process = subprocess.Popen(["nginx", "-p", tmp_path, "-c", "nginx.conf"], stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + STARTS
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+        upstream.shutdown()
+        upstream.server_close()
+
+
+def test_nginx_passes_requests_on_and_refuses_like_the_server(proxy):
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def answer(method="GET", path="/api/v1/runs", body=None):
+        with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", proxy, context=context)) as connection:
+            connection.request(method, path, body, {"Host": "kg.example.org"})
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+
+    assert answer()[0::2] == (200, b"kg.example.org")
+    assert answer(path="/metrics")[0] == 403
+    status, _, body = answer("POST", body=b" " * (1 << 20 | 1))
+    assert (status, json.loads(body)["error"]["code"]) == (413, "too_large")
+    found = [answer(path="/health") for _ in range(120)]
+    assert {status for status, *_ in found} == {200, 429}
+    _, headers, body = next(one for one in found if one[0] == 429)
+    assert (headers["Retry-After"], json.loads(body)["error"]["code"]) == ("1", "too_many_requests")
 
 
 def test_options_in_the_files_exist(call):

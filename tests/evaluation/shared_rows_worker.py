@@ -1,20 +1,12 @@
-"""What one of several processes that share the rows of runs finds in them; `python shared_rows_worker.py FOLDER OUT`.
-
-FOLDER has the runs `test_shared_rows.py` made. Alone, it is the one process that the others are compared with.
-"""
+"""What one of several processes that share the rows of runs finds in them, or one process beside them."""
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import conftest  # noqa: F401  # first: it sets how OpenMP threads wait
-
-# isort: split
 import torch
 
 import pairre
@@ -103,10 +95,11 @@ def share_in_memory(run: Run, processes: Processes) -> Run:
     return run
 
 
-def main() -> None:
-    """Write what was found in every run; the first process writes."""
-    folder, out, processes = Path(sys.argv[1]), Path(sys.argv[2]), join_processes()
-    found = {}
+def work(folder: Path, out: Path) -> dict[str, Any]:
+    """Return what is found in every run of a folder; files are written to another one."""
+    for (module, name), value in SMALL.items():
+        setattr(sys.modules[module], name, value)
+    processes, found = join_processes(), {}
     out.mkdir(exist_ok=True)
     for path in sorted(path for path in folder.iterdir() if path.is_dir()):
         try:
@@ -120,11 +113,4 @@ def main() -> None:
                 found[path.name] |= more_findings(run, out)
         except PairREError as error:
             found[path.name] = str(error)
-    if processes.is_first:
-        (out / "found.json").write_text(json.dumps(found))
-
-
-if __name__ == "__main__":
-    for (module, name), value in SMALL.items():
-        setattr(sys.modules[module], name, value)
-    main()
+    return found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pairre
 from conftest import QUICK, planted_graph
-from pairre.evaluation import calibrate, calibration_of
+from pairre.evaluation import answers, calibrate, calibration_of
 from pairre.evaluation.answers import best_answers
 from pairre.evaluation.logistic import fit_curve
 from pairre.runs import Calibration
@@ -82,7 +82,7 @@ def test_a_curve_that_is_not_logistic_is_bent():
 def probability(curve, x, group=0):
     calibration = Calibration(
         *(curve.slope, curve.intercept, torch.from_numpy(curve.offsets), torch.from_numpy(curve.points)),
-        *(curve.base_rate, 1, 1, "answers"),
+        *(curve.base_rate, 1, 1, "answers", 1),
     )
     return calibration.probability(torch.from_numpy(x), torch.tensor(group)).numpy()
 
@@ -245,8 +245,11 @@ def test_the_command(run, call, tmp_path):
     assert "calibration.json: damaged: its contents differ from its checksum" in said
 
 
-def test_a_huge_graph_on_disk_is_calibrated_when_somebody_asks(graph, quick, monkeypatch):
-    run = pairre.train(graph, quick, progress=False)
+def test_a_huge_graph_on_disk_is_calibrated_when_somebody_asks(graph, quick, monkeypatch, tmp_path, caplog):
+    monkeypatch.setattr("pairre.training.session.is_huge", lambda _: True)
+    monkeypatch.setattr("pairre.training.session.calibration_of", lambda _: None)
+    run = pairre.train(graph, quick, progress=False, out=tmp_path / "run")
+    assert f"pairre calibrate {tmp_path / 'run'} fits them" in caplog.text
     monkeypatch.setattr("pairre.evaluation.calibration.MAX_UNASKED", 10)
     assert calibration_of(run) is not None  # in memory
     run.calibration = None
@@ -257,3 +260,26 @@ def test_a_huge_graph_on_disk_is_calibrated_when_somebody_asks(graph, quick, mon
         assert calibration_of(run) is not None
     finally:
         object.__setattr__(run.graph, "stored", None)
+
+
+def test_of_very_many_relations_a_sample_is_asked(run, monkeypatch):
+    """Each relation is a ranking of its own: 100,000 of them took minutes at the end of a training."""
+    asked = []
+
+    def best_new(own, questions, *arguments):
+        asked.append(int(questions[0, 1]))
+        return real(own, questions, *arguments)
+
+    real = answers.best_new
+    monkeypatch.setattr(answers, "best_new", best_new)
+    everything = [column.tolist() for column in best_answers(run, "valid")]
+    num = len(set(asked))
+    assert num > 1
+    monkeypatch.setattr(answers, "_MAX_RELATIONS", num)
+    assert [column.tolist() for column in best_answers(run, "valid")] == everything
+    asked.clear()
+    monkeypatch.setattr(answers, "_MAX_RELATIONS", num - 1)
+    scores, relations, true = best_answers(run, "valid")
+    assert len(set(asked)) == len(torch.unique(relations)) == num - 1
+    assert true.any()
+    assert len(scores) < len(everything[0])

@@ -1,21 +1,16 @@
 """Processes that share the rows of a run count, rank, search and answer as one process does, to the bit."""
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from shared_rows_worker import work
 
-from conftest import QUICK, cut_run, planted_graph
+from conftest import QUICK, cut_run, in_processes, planted_graph
 from pairre.runs import Run, build_model
 from pairre.settings import override
-from pairre.support.processes import STORE_FILE
 
-WORKER = Path(__file__).with_name("shared_rows_worker.py")
 RUNS = {
     "pairre": ([], 40),
     "complex": (["model.name=complex", "model.reciprocal=true"], 40),
@@ -52,35 +47,19 @@ def flip_a_byte(file: Path) -> None:
     file.write_bytes(data)
 
 
-def find(runs: Path, out: Path, number: int) -> dict:
-    """Return what so many processes find in the runs of a folder."""
-    processes = []
-    for rank in range(number):
-        place = {"RANK": str(rank), "WORLD_SIZE": str(number), STORE_FILE: str(out.with_suffix(".store"))}
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "GLOO_SOCKET_IFNAME": "lo",
-            **(place if number > 1 else {}),
-        }
-        command = [sys.executable, str(WORKER), str(runs), str(out)]
-        processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
-    said = [process.communicate(timeout=300)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * number, said
-    return json.loads((out / "found.json").read_text())
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for name, (settings, num_entities) in RUNS.items():
         make_run(folder / name, settings, num_entities)
+    old = Path(__file__).parents[1] / "runs" / "format-1"  # whose files have no checksums
+    shutil.copytree(old, folder / "format-1")
     return folder
 
 
 @pytest.fixture(scope="module")
 def alone(runs):
-    return find(runs, runs.with_name("alone"), 1)
+    return in_processes(1, work, runs, runs.with_name("alone"))[0]
 
 
 @pytest.mark.slow
@@ -93,7 +72,7 @@ def test_processes_find_what_one_does(runs, alone, number, tmp_path):
         runs = tmp_path / "runs"
         shutil.copytree(runs / "pairre", runs / "damaged")
         flip_a_byte(runs / "damaged" / "model-00003-of-00003.safetensors")
-    found = find(runs, tmp_path / "found", number)
+    found = in_processes(number, work, runs, tmp_path / "found")[0]
     assert len(found) == len(list(runs.iterdir()))
     if number == 3:
         assert found.pop("damaged") == ""  # another process compares that file, and says what is wrong

@@ -11,17 +11,20 @@ from conftest import cuda_kernels_on_the_cpu
 from pairre.graph import load_graph
 from pairre.inference import discover
 from pairre.models import model_class
-from pairre.runs import Run
+from pairre.runs import Calibration, Run
 from pairre.support.errors import PairREError, RunError
 
 SPLITS = ("train", "valid", "test")
 discover_module = sys.modules[discover.__module__]
 
 
-class Odds:
+class Odds(Calibration):
     """A calibration that turns the order of relations around: odds rise with the score, by a curve of each relation."""
 
-    base_rate = 0.5
+    base_rate, num_entities = 0.5, 1 << 40
+
+    def __init__(self):
+        """Hold nothing."""
 
     def logit(self, scores, relations):
         shift = torch.tensor([3.0, -2.0, 0.5], dtype=torch.float64)[relations.cpu()].to(scores.device)

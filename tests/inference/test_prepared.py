@@ -56,8 +56,21 @@ def test_answers_are_those_of_answer(graph, quick, name, choice):
         expected = answer(run, torch.tensor([query]), choice)
         assert one.ids == expected.triples[:, query.index(-1)].tolist()
         assert one.scores == expected.scores.tolist()
-        assert one.probabilities == expected.probabilities.tolist()
+        assert one.probabilities == expected.probabilities
         assert one.num_implausible == expected.num_implausible.item()
+
+
+def test_what_is_about_entities_that_came_after_the_calibration_has_no_probability(graph, quick):
+    run = run_of(graph, quick)
+    run.calibration = replace(calibration_of(run), num_entities=30)
+    asked = [*queries(graph), (35, 0, -1), (-1, 1, 35)]
+    none = 0
+    for query, one in zip(asked, prepared(run).answer(asked, Choice(k=50, any=True)), strict=True):
+        assert one.probabilities == answer(run, torch.tensor([query]), Choice(k=50, any=True)).probabilities
+        for id, probability in zip(one.ids, one.probabilities, strict=True):
+            assert (probability is None) == (max(id, *query[::2]) >= 30)
+            none += probability is None
+    assert 0 < none < sum(len(one.ids) for one in prepared(run).answer(asked, Choice(k=50, any=True)))
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
@@ -155,12 +168,16 @@ def test_listed_candidates_have_the_bits_of_shared_ones(width):
 @pytest.mark.parametrize("points", [[], [[0.5, -1.0]], [[-3.0, -4.0], [-1.0, -0.5], [0.25, 2.0]]], ids=len)
 def test_probabilities_have_the_bits_of_the_calibration(points):
     offsets = torch.tensor([0.3, -0.2, 0.0], dtype=torch.float64)
-    table = torch.tensor(points, dtype=torch.float64).view(-1, 2)
-    calibration = Calibration(1.7, 0.4, offsets, table, 0.1, 5, 50, "answers")
+    table = torch.tensor(points, dtype=torch.float64)  # without points, as a run folder has it: [0]
+    calibration = Calibration(1.7, 0.4, offsets, table, 0.1, 5, 50, "answers", 5)
     scores = torch.randn(91, generator=torch.Generator().manual_seed(3)) * 4
     relations = torch.arange(91) % 5  # some came after the fit
     expected = calibration.probability(scores, relations).tolist()
-    assert Curve(calibration).probabilities(scores.tolist(), relations.tolist()) == expected
-    assert [
-        Curve(calibration).probabilities([s], [r])[0] for s, r in zip(scores.tolist(), relations.tolist(), strict=True)
-    ] == (expected)
+    curve = Curve(calibration)
+    found = [curve.probabilities([s], r)[0] for s, r in zip(scores.tolist(), relations.tolist(), strict=True)]
+    assert found == expected
+    for relation in range(5):
+        rows = relations == relation
+        assert curve.probabilities(scores[rows].tolist(), relation) == [
+            p for p, one in zip(expected, rows, strict=True) if one
+        ]

@@ -1,4 +1,4 @@
-"""Queries against candidates: every metric and form of every backend against the formula in float64, and the counts."""
+"""Queries against candidates: every metric and form of every backend against the formula in float64."""
 
 import hashlib
 import os
@@ -8,110 +8,24 @@ from pathlib import Path
 
 import pytest
 import torch
+from score_cases import (
+    BACKENDS,
+    CASES,
+    DEVICE,
+    METRICS,
+    SCALED,
+    SHAPES,
+    Case,
+    cpu,
+    gpu,
+    needs_triton,
+    reference,
+    triton_scores,
+)
 
 from pairre.kernels import RankingBatch
-from pairre.kernels.backend import Backend
-from pairre.kernels.cpu import CpuBackend
-from pairre.kernels.cpu import ranks as cpu_ranks
-from pairre.kernels.reference import ranks as reference_ranks
 from pairre.kernels.reference import scores as reference_scores
 from pairre.kernels.reference.scores import stable_product
-
-try:
-    from pairre.kernels.cuda import ranks as cuda_ranks
-    from pairre.kernels.cuda import triton_scores
-except ModuleNotFoundError:
-    triton_scores = None
-# Without a GPU, conftest.py has Triton interpret the kernels on the CPU.
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-needs_triton = pytest.mark.skipif(triton_scores is None, reason="triton is not installed")
-
-
-class TritonBackend(Backend):
-    """The kernels in Triton alone, of which some are used only where CUDA C++ cannot be compiled."""
-
-    if triton_scores is not None:
-        score_candidates = staticmethod(triton_scores.score_candidates)
-        score_pairs = staticmethod(triton_scores.score_pairs)
-        true_scores = staticmethod(cuda_ranks.true_scores)
-        count_above = staticmethod(cuda_ranks.count_above)
-
-
-reference, cpu, gpu = Backend(), CpuBackend(), TritonBackend()
-
-METRICS = ["l1", "l2", "modulus", "dot"]
-CASES = [
-    (metric, form, scaled)
-    for metric in METRICS
-    for form in ("shared", "own", "weights", "pairs")
-    for scaled in (False, True)
-    if metric != "dot" or not (scaled or form == "weights")
-]
-SCALED = [(metric, scaled) for metric in METRICS for scaled in (False, True) if metric != "dot" or not scaled]
-# Queries, candidates, features, places of a query.
-SHAPES = [(1, 1, 2, 1), (2, 3, 6, 2), (7, 9, 30, 5), (65, 77, 100, 33), (9, 1, 18, 1), (1, 13, 200, 7)]
-BACKENDS = [
-    pytest.param(reference, "cpu", id="reference"),
-    pytest.param(cpu, "cpu", id="cpu"),
-    pytest.param(gpu, DEVICE, id="gpu", marks=needs_triton),
-]
-
-
-class Case:
-    """Random tables of one metric and form, what a backend makes of them, and what the formula does."""
-
-    def __init__(self, metric, form, scaled, shape, dtype=torch.float32, device="cpu", seed=0):
-        num_queries, num_candidates, dim, places = shape
-        random = torch.Generator().manual_seed(seed)
-        self.metric, self.form = metric, form
-        sizes = {
-            "query": num_queries,
-            "scale": num_queries if scaled else None,
-            "candidates": num_queries if form == "pairs" else num_candidates,
-            "weights": num_candidates if form == "weights" else None,
-        }
-        values = {
-            k: torch.randn(n, dim, generator=random, dtype=torch.float64) for k, n in sizes.items() if n is not None
-        }
-        self.tables = {k: v.to(device, dtype).requires_grad_() for k, v in values.items()}
-        ids = torch.randint(num_candidates, (num_queries, places), generator=random)
-        self.ids = ids.to(device) if form == "own" else None
-        width = {"own": (places,), "pairs": ()}.get(form, (num_candidates,))
-        self.upstream = torch.randn(num_queries, *width, generator=random, dtype=torch.float64).to(device)
-
-    def scores(self, module, **tables):
-        t = {**self.tables, **tables}
-        four = (self.metric, t["query"], t.get("scale"), t["candidates"])
-        return (
-            module.score_pairs(*four)
-            if self.form == "pairs"
-            else module.score_candidates(*four, self.ids, t.get("weights"))
-        )
-
-    def results(self, module):
-        """Scores, and the gradients of all tables."""
-        scores = self.scores(module)
-        gradients = torch.autograd.grad(scores, list(self.tables.values()), self.upstream.to(scores.dtype))
-        return [scores, *gradients]
-
-    def expected(self):
-        tables = {k: v.detach().double().requires_grad_() for k, v in self.tables.items()}
-        ids = torch.arange(len(tables["query"]))[:, None] if self.form == "pairs" else self.ids
-        scores = formula(
-            self.metric, tables["query"], tables.get("scale"), tables["candidates"], ids, tables.get("weights")
-        )
-        scores = scores[:, 0] if self.form == "pairs" else scores
-        return [scores, *torch.autograd.grad(scores, list(tables.values()), self.upstream)]
-
-
-def formula(metric, q, w, c, ids, r):
-    if metric == "modulus":
-        q, w, c, r = (None if t is None else torch.complex(*t.chunk(2, -1)) for t in (q, w, c, r))
-    rows = c[None] if ids is None else c[ids]
-    if metric == "dot":
-        return torch.einsum("bd,bkd->bk", q, rows.expand(len(q), -1, -1))
-    x = (q[:, None] if r is None else q[:, None] * r) - (rows if w is None else w[:, None] * rows)
-    return -torch.linalg.vector_norm(x, dim=-1) if metric == "l2" else -x.abs().sum(-1)
 
 
 def assert_near(got, want, error):
@@ -301,89 +215,6 @@ def test_nan_and_infinity_pass_through(module, device, metric):
         assert (scores[:, 2] == (torch.inf if metric == "dot" else -torch.inf)).all()
         assert scores.diagonal().isnan().equal(paired.isnan())
         assert paired[2] == scores[2, 2]
-
-
-def brute_force(scores, true, lists, own, first):
-    """Counts from [B, N] scores."""
-    higher, equal = [], []
-    for b, row in enumerate(scores):
-        left_out = {*lists[b], own[b].item()}
-        kept = [s.item() for n, s in enumerate(row) if first + n not in left_out]
-        higher.append(sum(s > true[b].item() for s in kept))
-        equal.append(sum(s == true[b].item() for s in kept))
-    return torch.tensor(higher), torch.tensor(equal)
-
-
-@pytest.mark.parametrize(("module", "device"), BACKENDS)
-@pytest.mark.parametrize(("metric", "scaled"), SCALED)
-def test_counts_equal_brute_force(module, device, metric, scaled, monkeypatch):
-    """Few different rows, so that many tie; ranges empty, short, and of all entities; some rows score NaN."""
-    monkeypatch.setattr(reference_ranks, "MAX_ELEMENTS", 70 * 4 * 5)
-    monkeypatch.setattr(reference_scores, "MAX_ELEMENTS", 70 * 4 * 5)
-    monkeypatch.setattr(cpu_ranks, "_SCORES", 70 * 16)
-    num_queries, num_candidates, first = (18, 70, 40) if module is not gpu or scaled or metric == "dot" else (3, 40, 0)
-    random = torch.Generator().manual_seed(0)
-    q, w, c = (
-        torch.randint(-1, 2, (n, 4), generator=random).float() for n in (num_queries, num_queries, num_candidates)
-    )
-    w = w.to(device) if scaled else None
-    c[::9] = torch.nan
-    own = torch.randint(-1, num_candidates + 60, (num_queries,), generator=random)
-    lists = [
-        sorted(torch.randperm(150, generator=random)[: (0, 1, 7, 150)[b % 4]].tolist()) for b in range(num_queries)
-    ]
-    lists[2] = sorted({*lists[2], own[2].item()} - {-1})
-    lengths = torch.tensor([len(x) for x in lists])
-    end = lengths.cumsum(0) + 3  # three that are nobody's in front
-    members = torch.tensor([0, 0, 0, *(m for x in lists for m in x)], dtype=torch.int32)
-    q, c = q.to(device), c.to(device)
-    true = module.true_scores(
-        metric, q, w, c[torch.randint(num_candidates, (num_queries,), generator=random).to(device)]
-    )
-    assert true.isnan().any() or num_queries < 18
-    scores = module.score_candidates(metric, q, w, c)
-    known = ((end - lengths).to(device), end.to(device), members.to(device))
-    got = module.count_above(RankingBatch(metric, q, w, true, own.to(device), *known), c, first)
-    assert all(g.dtype == torch.int64 for g in got)
-    wanted = brute_force(scores.cpu(), true.cpu(), lists, own, first)
-    assert all(torch.equal(a.cpu(), b) for a, b in zip(got, wanted, strict=True))
-    assert wanted[0].any()
-    assert wanted[1].any()
-
-
-@pytest.mark.parametrize(("module", "device"), BACKENDS)
-@pytest.mark.parametrize(("metric", "scaled"), SCALED)
-def test_true_scores_have_the_bits_that_are_counted(module, device, metric, scaled):
-    """A query meets its own row among the others and finds it equal; nothing else is."""
-    for num, dim in ((1, 2), (37, 6)) if module is gpu else ((1, 2), (77, 30), (130, 206)):
-        case = Case(metric, "pairs", scaled, (num, num, dim, 1), device=device)
-        q, w, c = (case.tables.get(name) for name in ("query", "scale", "candidates"))
-        true = module.true_scores(metric, q, w, c)
-        assert not true.requires_grad
-        with torch.no_grad():
-            scores = module.score_candidates(metric, q, w, c)
-        assert torch.equal(true, scores.diagonal())
-        nothing = torch.zeros(num, dtype=torch.int64, device=device)
-        members = torch.zeros(0, dtype=torch.int32, device=device)
-        higher, equal = module.count_above(
-            RankingBatch(metric, q, w, true, nothing - 1, nothing, nothing, members), c, 0
-        )
-        assert equal.tolist() == [1] * num
-        assert torch.equal(higher, (scores > true[:, None]).sum(1))
-        own = torch.arange(num, device=device) + 7
-        _, equal = module.count_above(RankingBatch(metric, q, w, true, own, nothing, nothing, members), c, 7)
-        assert not equal.any()
-
-
-@pytest.mark.parametrize(("module", "device"), BACKENDS)
-def test_nothing_to_count(module, device):
-    for num_queries, num_candidates in ((0, 3), (3, 0)):
-        q, c = torch.ones(num_queries, 4, device=device), torch.ones(num_candidates, 4, device=device)
-        zeros = torch.zeros(num_queries, dtype=torch.int64, device=device)
-        members = torch.zeros(0, dtype=torch.int32, device=device)
-        counts = module.count_above(RankingBatch("l1", q, None, q[:, 0], zeros, zeros, zeros, members), c, 0)
-        assert [x.tolist() for x in counts] == [[0] * num_queries] * 2
-    assert module.true_scores("l1", q[:0], None, q[:0]).shape == (0,)
 
 
 def test_bits_do_not_depend_on_the_number_of_threads():

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +20,8 @@ import pytest
 
 import pairre
 from pairre.settings import from_values
+
+from .browsing import fetched, settle
 
 SMALL = from_values(
     {
@@ -95,3 +103,66 @@ def ask(server) -> Callable[..., Any]:
         return response.json()
 
     return get
+
+
+# --- the explorer in a browser ---
+
+
+@pytest.fixture(scope="session")
+def explored(atlas_run, hostile_run, tmp_path_factory):
+    """Run folders by name: the bundled graph first; CoDEx-S, with labels and types, where PAIRRE_DATA has it."""
+    runs = {"atlas": atlas_run}
+    codex = Path(os.environ.get("PAIRRE_DATA", "")) / "codex-s"
+    if codex.is_dir():
+        graph = pairre.load_graph(codex, labels=codex / "relation-labels.tsv.gz", types=codex / "types.tsv.gz")
+        run = pairre.train(graph, SMALL, progress=False, device="cpu")
+        runs["codex"] = run.save(tmp_path_factory.mktemp("explored") / "codex")
+    return runs | {"hostile": hostile_run}
+
+
+@pytest.fixture(scope="session")
+def site(chromium, explored, tmp_path_factory):
+    """The address of a server of these runs, started by the command; `chromium` comes first, to skip without one."""
+    reviews = tmp_path_factory.mktemp("verdicts")
+    arguments = [f"{name}={folder}" for name, folder in explored.items()]
+    command = [sys.executable, "-m", "pairre", "serve", *arguments, "--port", "0", "--reviews", str(reviews)]
+    server = subprocess.Popen(
+        [*command, "--device", "cpu", "--rate", "0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    said = []
+    for line in server.stdout:
+        said.append(line)
+        if found := re.search(r"http://\S+", line):
+            break
+    else:
+        pytest.fail("".join(said))
+    for name in explored:
+        while fetched(found.group(), "", name)["preparing"]:
+            time.sleep(0.2)
+    yield found.group()
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(30) == 0
+    server.stdout.close()
+
+
+@pytest.fixture
+def opened(browser, site):
+    """A function that opens a page of the explorer; no console error and no request to elsewhere may come of it."""
+    faults, expected = [], []
+    with ExitStack() as stack:
+
+        def open_page(address="#/", expect=(), **options):
+            context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+            stack.callback(context.close)
+            page = context.new_page()
+            page.set_default_timeout(20_000)
+            expected.extend(expect)
+            page.on("console", lambda m: faults.append(m.text) if m.type in ("error", "warning") else None)
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            page.on("request", lambda r: None if r.url.startswith((site, "blob:")) else faults.append(r.url))
+            page.goto(site + address)
+            settle(page)
+            return page
+
+        yield open_page
+    assert [fault for fault in faults if not any(word in fault for word in expected)] == []

@@ -176,6 +176,7 @@ def test_a_relation_page(ask, run):
     assert values["mrr"]["interval"][0] <= values["mrr"]["value"] <= values["mrr"]["interval"][1]
     assert found["num_ranked"] == expected["num_triples"]
     assert found["discovered"] == ask("/discover", relation="borders", size=10)["links"]
+    assert len({fact["head"]["name"] for fact in found["sample"]}) == len(found["sample"]) == 10
     errors = [error["rank"] for error in found["worst_errors"]]
     assert errors == sorted(errors, reverse=True)
     for error in found["worst_errors"]:
@@ -348,6 +349,8 @@ def test_the_page_and_its_files(server):
     assert script.headers["content-type"].startswith("text/javascript")
     again = server.client.get("/static/main.js", headers={"if-none-match": script.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
+    packed = {"if-none-match": f"W/{script.headers['etag']}"}  # as proxies say that pack what they pass on
+    assert server.client.get("/static/main.js", headers=packed).status_code == 304
     assert server.client.head("/").status_code == 200
 
 

@@ -20,9 +20,12 @@ PLAIN = [
     "head=%ff%fe&relation=borders",
     "head=a%00b&relation=borders",
     "head=France;relation=borders",
-    "",
+    "head=Sao+Tom%C3%A9&relation=borders",
 ]
 UNUSUAL = [
+    "",
+    "head=France&&relation=borders",
+    "%68ead=France&relation=borders",
     "head=France&relation=borders&k=0",
     f"head=France&relation=borders&k={MAX_K + 1}",
     "head=France&relation=borders&k=%D9%A3",

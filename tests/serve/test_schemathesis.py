@@ -11,7 +11,7 @@ from serve.conftest import HOSTILE, HOSTILE_RELATIONS
 
 schemathesis = pytest.importorskip("schemathesis")
 
-from pairre.serve.http.app import Service, build_app  # noqa: E402
+from pairre.serve.http.app import Service, build_routes  # noqa: E402
 
 NUM_EXAMPLES = 10  # of each operation, valid ones and others
 SETTINGS = settings(
@@ -22,7 +22,7 @@ SETTINGS = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-DESCRIPTION = schemathesis.openapi.from_dict(build_app(Service(SimpleNamespace(numbers=dict), ["atlas"])).openapi())
+DESCRIPTION = schemathesis.openapi.from_dict(build_routes(Service(SimpleNamespace(numbers=dict), ["atlas"])).openapi())
 EVERY = [operation.ok() for operation in DESCRIPTION.get_all_operations()]
 OPERATIONS = {operation.label: operation for operation in EVERY if "{run}" in operation.label}
 MODES = {mode.value: mode for mode in schemathesis.GenerationMode}

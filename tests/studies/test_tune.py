@@ -1,5 +1,6 @@
 """Tuning: ranges checked, trials judged by validation alone, the study continued after anything, memory given back."""
 
+import contextlib
 import gc
 import re
 import signal
@@ -120,6 +121,41 @@ def test_memory_is_given_back_between_trials(graph, tmp_path):
 def test_no_trial_begins_after_the_timeout(graph, tmp_path):
     run(graph, tmp_path / "tuned", trials=1)
     assert run(graph, tmp_path / "tuned", trials=9, timeout=0)[1] == []
+
+
+def test_a_timeout_before_the_first_trial_leaves_no_folder(graph, tmp_path):
+    with pytest.raises(TrainingError, match="timeout 0: over before a trial could begin"):
+        run(graph, tmp_path / "tuned", timeout=0)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "tuned").mkdir()
+    with pytest.raises(TrainingError, match="timeout 0"):
+        run(graph, tmp_path / "tuned", timeout=0)
+    assert (tmp_path / "tuned").exists()  # somebody else's
+    for wrong in ({"timeout": float("nan")}, {"timeout": -1.0}, {"trials": 0}):
+        with pytest.raises(RecipeError, match="at least one trial, and seconds from 0 on"):
+            run(graph, tmp_path / "new", **wrong)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("where", ["report", "validation"])
+def test_ctrl_c_that_other_code_swallows_is_not_lost(graph, tmp_path, where, monkeypatch):
+    """One of five was: pyarrow's `to_numpy` looks for pandas, and an interrupt meanwhile goes nowhere."""
+    reports = []
+
+    def swallow(*_):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    def report(attempt):
+        reports.append(attempt.number)
+        swallow()
+
+    if where == "validation":
+        monkeypatch.setattr(MODULE, "_suggest", lambda *_: swallow() or 0.01)
+    with pytest.raises(TuningInterruptedError):
+        tune(graph, QUICK, out=tmp_path / "tuned", space=SPACE, trials=3, report=report)
+    assert reports == ([1] if where == "report" else [])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_ctrl_c_keeps_the_trials_that_ended(graph, tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pairre.support.processes import ALONE, Place, Processes, first_of_nodes, place
+from pairre.support.processes import ALONE, STORE_FILE, Place, Processes, first_of_nodes, place
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NTASKS")
 
@@ -17,10 +17,16 @@ NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_STEP_NUM_TAS
         ({"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1"}, Place(5, 8, 1)),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, None),  # a batch script, which srun did not start
         ({"RANK": "1", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4"}, Place(1, 2)),
+        ({"RANK": "1", "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "3"}, Place(1, 6, local_size=3)),
+        ({"RANK": "1", "WORLD_SIZE": "6", STORE_FILE: "store"}, Place(1, 6, local_size=6)),
+        (
+            {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "28", "SLURM_STEP_TASKS_PER_NODE": "4(x3),16"},
+            Place(0, 28, local_size=16),
+        ),
     ],
 )
 def test_the_place_is_what_the_environment_says(monkeypatch, environment, expected):
-    for name in NAMES:
+    for name in (*NAMES, "LOCAL_WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE", STORE_FILE):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

@@ -1,12 +1,16 @@
 """Settings beyond memory are refused before anything is allocated, and nothing else is."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
+from conftest import planted_graph
 from pairre.models import model_class, models
 from pairre.settings import override
 from pairre.support.errors import RecipeError
-from pairre.training.memory import bytes_of_batch
+from pairre.support.processes import Processes
+from pairre.training.memory import bytes_of_batch, check_batch_memory, check_memory
 from pairre.training.plan import make_plan
 from pairre.training.step import Trainer
 
@@ -38,6 +42,40 @@ def test_what_is_beyond_memory_is_refused(graph, quick, settings, key):
     with pytest.raises(RecipeError, match="are free on") as refused:
         Trainer(graph, recipe, CPU)
     assert str(refused.value).startswith(key), refused.value
+
+
+@pytest.mark.parametrize(
+    ("place", "free_of_gpu", "free_of_host", "refused"),
+    [
+        ("device", FREE, 10**12, r"are free on cuda; choose fewer, or set tables\.place to host"),
+        ("host", FREE, 10**12, ""),
+        ("host", 10**12, FREE, "are free on this machine; choose fewer$"),
+    ],
+)
+def test_the_memory_that_has_the_table_must_have_room(
+    graph, quick, monkeypatch, place, free_of_gpu, free_of_host, refused
+):
+    free = {None: free_of_host, "cuda": free_of_gpu}
+    monkeypatch.setattr("pairre.training.memory.available_bytes", lambda device: free[device and device.type])
+    recipe = override(quick, ["model.dim=10000", f"tables.place={place}", "train.optimizer=adagrad"])
+    expected = pytest.raises(RecipeError, match=refused) if refused else nullcontext()
+    with expected:
+        check_memory(planted_graph(400), recipe, torch.device("cuda"))
+
+
+@pytest.mark.usefixtures("_little_memory")
+@pytest.mark.parametrize("local_size", [1, 2])
+def test_processes_of_one_machine_share_its_memory(graph, quick, monkeypatch, local_size):
+    monkeypatch.setattr(Processes, "any", lambda _, flag: flag)
+    processes = Processes(0, 2, local_size=local_size)
+
+    def refused(what):
+        return pytest.raises(RecipeError, match=f"for {what} of each of 2") if local_size == 2 else nullcontext()
+
+    with refused("tables and optimiser"):  # each has 20 rows of 100 kB, and 3 twice as wide
+        check_memory(graph, override(quick, ["model.dim=25000", "train.optimizer=adagrad"]), CPU, processes)
+    with refused("a batch"):
+        check_batch_memory(graph, override(quick, ["model.dim=8", "sampling.negatives=6000"]), 32, CPU, processes)
 
 
 @pytest.mark.usefixtures("_little_memory")

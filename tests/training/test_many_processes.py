@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +19,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from conftest import in_processes, planted_graph
+from pairre.cli import main
 from pairre.settings import override
 from pairre.support.errors import RecipeError, RunError
 from pairre.support.processes import Processes
@@ -33,20 +36,34 @@ SETTINGS = {
 TORCHREC = ["tables.engine=torchrec", "train.optimizer=adagrad"]
 
 
-def start(graph: Path | None, run: Path, number: int, *more: str, fault: str = "", **settings: object):
+def arguments(graph: Path | None, run: Path, *more: str, **settings: object) -> list[str]:
+    """The command that trains, or goes on with a run."""
     chosen = (settings if graph is None else {**SETTINGS, **settings}).items()
-    flags = [part for key, value in chosen for part in ("--set", f"{key}={value}".replace("__", "."))]
-    command = [sys.executable, "-m", "pairre", "--plugin", str(FAULTS), "train", *([str(graph)] if graph else [])]
-    command += ["--out", str(run), "--nproc", str(number), *flags, *more]
+    flags = [part for key, value in chosen for part in ("--set", f"{key}={value}")]
+    return ["--plugin", str(FAULTS), "train", *([str(graph)] if graph else []), "--out", str(run), *flags, *more]
+
+
+def start(number: int, *words: str, fault: str = "") -> subprocess.Popen[str]:
+    """Start a command that starts so many processes itself."""
     environment = {**os.environ, "FAULT": fault, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "pairre", *words, "--nproc", str(number)]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 
-def train(*arguments, **named) -> tuple[int, str]:
-    """Train to the end: exit code, and what was said on standard error."""
-    process = start(*arguments, **named)
-    _, said = process.communicate(timeout=300)
-    return process.returncode, said
+def train(number: int, folder: Path, *words: str, fault: str = "") -> tuple[int, str]:
+    """Train to the end in processes that are forked: the exit code of the last, and what all said on standard error."""
+    said = folder / "said"
+    codes = in_processes(number, train_here, words, said, fault)
+    return codes[-1], said.read_text()
+
+
+def train_here(words: Sequence[str], said: Path, fault: str) -> int:
+    """Run a command in this process, which is one of several."""
+    os.environ["FAULT"] = fault
+    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND), sys.stderr.fileno())
+    with pytest.raises(SystemExit) as stop:
+        main(list(words))
+    return int(stop.value.code)
 
 
 def results(run: Path) -> dict[str, list[float]]:
@@ -69,8 +86,6 @@ def check(run: Path, expected: dict[str, list[float]]) -> None:
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory):
     """The planted graph as files, and what one process learns from it."""
-    from conftest import planted_graph
-
     folder = tmp_path_factory.mktemp("ring")
     graph = planted_graph()
     for split in ("train", "valid", "test"):
@@ -84,8 +99,9 @@ def ring(tmp_path_factory):
 def test_a_rank_killed_in_a_checkpoint_starts_again_and_ends_as_one_process_does(ring, tmp_path):
     graph, expected = ring
     run = tmp_path / "run"
-    code, said = train(graph, run, 2, fault="killed in a checkpoint:1:0")
-    assert code == 0, said
+    process = start(2, *arguments(graph, run), fault="killed in a checkpoint:1:0")
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
     assert re.findall(r"process (\d) of 2 was killed", said) == ["2"]
     assert re.findall(r"resumed after step (\d+)", said)
     check(run, expected)
@@ -101,11 +117,11 @@ def test_a_rank_killed_in_a_checkpoint_starts_again_and_ends_as_one_process_does
 def test_a_checkpoint_goes_on_in_any_number_of_processes(ring, tmp_path):
     graph, expected = ring
     run = tmp_path / "run"
-    code, said = train(graph, run, 2, **{"train.steps": 20})
+    code, said = train(2, tmp_path, *arguments(graph, run, **{"train.steps": 20}))
     assert code == 0, said
     pairre.train(out=run, resume=True, overrides={"train.steps": 40}, device="cpu", progress=False)
     assert [path.name for path in run.glob("model*")] == ["model.safetensors"]
-    code, said = train(None, run, 3, "--resume", **{"train.steps": 60})
+    code, said = train(3, tmp_path, *arguments(None, run, "--resume", **{"train.steps": 60}))
     assert code == 0, said
     assert "resumed after step 40" in said
     found = results(run)
@@ -121,7 +137,7 @@ def test_a_checkpoint_goes_on_with_another_engine(ring, tmp_path):
     alone, run = tmp_path / "alone", tmp_path / "run"
     pairre.train(graph, overrides=settings, out=alone, device="cpu", progress=False)
     pairre.train(graph, overrides={**settings, "train.steps": 20}, out=run, device="cpu", progress=False)
-    code, said = train(None, run, 2, "--resume", **{"train.steps": 40})
+    code, said = train(2, tmp_path, *arguments(None, run, "--resume", **{"train.steps": 40}))
     assert code == 0, said
     assert "cpu, 2 processes (torchrec)" in said
     assert "Warning" not in said
@@ -143,7 +159,7 @@ def test_an_engine_that_does_not_load_is_named_with_what_to_install(graph, quick
 @pytest.mark.slow
 def test_a_full_disk_on_one_rank_stops_all_with_one_line(ring, tmp_path):
     run = tmp_path / "run"
-    code, said = train(ring[0], run, 2, fault="full disk:1:0")
+    code, said = train(2, tmp_path, *arguments(ring[0], run), fault="full disk:1:0")
     assert code == 2
     [line] = [line for line in said.splitlines() if line.startswith("pairre:")]
     assert "the disk is full" in line
@@ -156,7 +172,7 @@ def test_a_full_disk_on_one_rank_stops_all_with_one_line(ring, tmp_path):
 def test_a_signal_stops_all_ranks_at_one_step(ring, tmp_path):
     graph, _ = ring
     run = tmp_path / "run"
-    process = start(graph, run, 2, **{"train.steps": 100_000, "train.validate_every": 50_000})
+    process = start(2, *arguments(graph, run, **{"train.steps": 100_000, "train.validate_every": 50_000}))
     while not any(run.glob("checkpoint-*")) and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
@@ -169,9 +185,8 @@ def test_a_signal_stops_all_ranks_at_one_step(ring, tmp_path):
 
 @pytest.mark.slow
 def test_an_error_of_all_ranks_is_told_once(ring, tmp_path):
-    code, said = train(
-        ring[0], tmp_path / "run", 2, **{"train.lr": 1e30, "train.optimizer": "adagrad", "tables.engine": "exchange"}
-    )
+    settings = {"train.lr": 1e30, "train.optimizer": "adagrad", "tables.engine": "exchange"}
+    code, said = train(2, tmp_path, *arguments(ring[0], tmp_path / "run", **settings))
     assert code == 2
     [line] = [line for line in said.splitlines() if line.startswith("pairre:")]
     assert "try a smaller train.lr" in line
@@ -193,7 +208,8 @@ def test_an_error_of_all_ranks_is_told_once(ring, tmp_path):
         (["train.batch=8", "sampling.chunk_size=4"], None),
     ],
 )
-def test_what_several_processes_cannot_do_is_refused_by_name(graph, quick, settings, expected):
+def test_what_several_processes_cannot_do_is_refused_by_name(graph, quick, monkeypatch, settings, expected):
+    monkeypatch.setattr(Processes, "any", lambda processes, flag: flag)
     recipe, processes = override(quick, settings), Processes(1, 2)
     with nullcontext() if expected is None else pytest.raises(RecipeError, match=expected):
         Trainer(graph, recipe, torch.device("cpu"), processes=processes)

@@ -69,6 +69,15 @@ def test_what_does_not_fit_is_named():
     assert "alone" not in places["80 GB card"].why
 
 
+def test_a_table_on_the_host_is_not_on_the_card():
+    plan = make_plan("91230610/1387/1M", overrides=[*ADAGRAD, "tables.place=host"])
+    [host] = [place for place in plan.places if place.name == "this machine's memory beside a GPU"]
+    assert {part.name for part in plan.parts if part.on_host} == {"table of entity rows", "optimiser of entity rows"}
+    assert host.missing == max(0, sum(part.num_bytes for part in plan.parts if part.on_host) - host.num_bytes)
+    assert not any(place.missing for place in plan.places if "card" in place.name)
+    assert plan.needed == make_plan("91230610/1387/1M", overrides=ADAGRAD).needed
+
+
 ADAGRAD = ["model.dim=200", "train.optimizer=adagrad", "train.batch=512", "sampling.negatives=128"]
 
 

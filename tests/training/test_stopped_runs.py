@@ -20,10 +20,12 @@ def states(run_path: Path) -> dict[str, bytes]:
     return {name: (run_path / name).read_bytes() for name in ("model.safetensors", "metrics.json")}
 
 
+SETTINGS = ["model.dim=16", "train.batch=32", "train.steps=2000", "train.validate_every=100", "train.patience=0"]
+SETTINGS += ["train.checkpoint_seconds=0.1", "sampling.negatives=8", "train.schedule=step"]
+
+
 def command(folder: Path, run: Path, *more: str) -> list[str]:
-    settings = ["model.dim=16", "train.batch=32", "train.steps=3000", "train.validate_every=100", "train.patience=0"]
-    settings += ["train.checkpoint_seconds=0.1", "sampling.negatives=8", "train.schedule=step"]
-    flags = [part for setting in settings for part in ("--set", setting)]
+    flags = [part for setting in SETTINGS for part in ("--set", setting)]
     return [sys.executable, "-m", "pairre", "train", str(folder), "--out", str(run), *flags, *more]
 
 
@@ -41,9 +43,9 @@ def wait_for_step(run: Path, step: int) -> None:
 @pytest.mark.slow
 def test_stopped_runs_end_bit_identical(triples_file, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    subprocess.run(command(triples_file, whole), check=True, capture_output=True)
+    pairre.train(triples_file, overrides=SETTINGS, out=whole, device="cpu", progress=False)
     codes = []
-    for i, (sign, step) in enumerate(((signal.SIGINT, 300), (signal.SIGTERM, 900), (signal.SIGKILL, 1500))):
+    for i, (sign, step) in enumerate(((signal.SIGINT, 200), (signal.SIGTERM, 500), (signal.SIGKILL, 800))):
         more = ["--resume"] if i else []
         process = subprocess.Popen(command(triples_file, broken, *more), stderr=subprocess.PIPE, text=True)
         wait_for_step(broken, step)
@@ -54,7 +56,7 @@ def test_stopped_runs_end_bit_identical(triples_file, tmp_path):
             assert "with --resume continues" in said.splitlines()[-1]
     assert codes == [130, 143, -signal.SIGKILL]
     assert not (broken / "metrics.json").exists()
-    subprocess.run(command(triples_file, broken, "--resume"), check=True, capture_output=True)
+    pairre.train(out=broken, resume=True, device="cpu", progress=False)
     assert states(whole) == states(broken)
     one, two = (load_file(path / "checkpoint.safetensors") for path in (whole, broken))
     assert one.keys() == two.keys()

@@ -8,6 +8,7 @@ A module is imported when its command is called, and the list of commands is rea
 from __future__ import annotations
 
 import ast
+import atexit
 import gc
 import io
 import logging
@@ -33,6 +34,7 @@ from pairre.support.errors import (
     RecipeError,
     suggest,
 )
+from pairre.support.interrupts import interrupts_noted
 from pairre.support.plugins import load_plugin
 from pairre.support.processes import place, speaks_first
 from pairre.support.reading import shortened
@@ -40,6 +42,7 @@ from pairre.support.terminal import standard_output
 from pairre.support.text import visible
 from pairre.support.version import __version__
 
+atexit.register(gc.freeze)  # or Python looks through all objects for garbage before it ends, a seventh of a second
 _FIRST = ("stats", "train", "evaluate", "predict", "report", "tune")  # in the list of commands; others follow by name
 _YOUNG_OBJECTS = 50_000  # between two looks for cyclic garbage
 _MAX_MESSAGE = 2000  # characters; a name or a path in it may have any length
@@ -49,20 +52,26 @@ _CommandLineError: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 @cache
-def summaries() -> dict[str, str]:
-    """Return the help text of every command by name, taken from the source of its module without importing it.
+def summary(name: str) -> str | None:
+    """Return the help text of a command, read from its source without importing it; None if there is none.
 
     It is the docstring of the function `command`, or that of a module with a `group`.
     """
-    found = {}
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        for node in tree.body:
-            if isinstance(node, ast.FunctionDef) and node.name == "command":
-                found[file.stem] = ast.get_docstring(node) or ""
-            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "group":
-                found[file.stem] = ast.get_docstring(tree) or ""
-    return {name: found[name] for name in (*_FIRST, *sorted(found.keys() - set(_FIRST)))}
+    if not name.isidentifier() or not (file := Path(__file__).with_name(f"{name}.py")).is_file():
+        return None
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "command":
+            return ast.get_docstring(node) or ""
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "group":
+            return ast.get_docstring(tree) or ""
+    return None
+
+
+def summaries() -> dict[str, str]:
+    """Return the help text of every command by name, in the order of the list of commands."""
+    others = sorted({file.stem for file in Path(__file__).parent.glob("*.py")} - set(_FIRST))
+    return {name: text for name in (*_FIRST, *others) if (text := summary(name)) is not None}
 
 
 def load_command(name: str) -> Any:
@@ -83,12 +92,12 @@ class _Commands(GroupWithExamples):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """Return a command as the list of commands shows it."""
-        text = summaries().get(cmd_name)
+        text = summary(cmd_name)
         return None if text is None else typer.core.TyperCommand(cmd_name, help=text, rich_markup_mode="markdown")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name of the chosen command, the command, and its own arguments."""
-        if not ctx.resilient_parsing and args[0] not in summaries() and not args[0].startswith("-"):
+        if not ctx.resilient_parsing and summary(args[0]) is None and not args[0].startswith("-"):
             raise PairREError(f"no command {args[0]!r}{suggest(args[0], summaries())}; pairre --help lists all")
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(str(name)), rest
@@ -184,7 +193,8 @@ def run(arguments: list[str] | None) -> tuple[str, int]:
     """Run a command and return the line that says what went wrong, empty if nothing did, and the exit code."""
     try:
         words = sys.argv[1:] if arguments is None else arguments  # for commands that start themselves again
-        code = build_app()(arguments, prog_name="pairre", standalone_mode=False, obj=words)
+        with interrupts_noted():
+            code = build_app()(arguments, prog_name="pairre", standalone_mode=False, obj=words)
         standard_output.flush()
         return "", code if isinstance(code, int) else 0
     except _CommandLineError as error:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pairre.support.errors import PairREError
+from pairre.support.interrupts import check_interrupt
 from pairre.support.terminal import (
     BarColumn,
     Console,
@@ -54,7 +55,21 @@ def progress_bar(what: str, total: float) -> Iterator[Callable[[float], None]]:
     """Show a bar on a terminal and nothing elsewhere; yield the function that advances it."""
     with progress(err, BarColumn(), TaskProgressColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda amount: bar.advance(task, amount)
+
+        def advance(amount: float) -> None:
+            check_interrupt()
+            bar.advance(task, amount)
+
+        yield advance
+
+
+def note_newer(run: Run, rows: Iterable[Any] | None = None) -> None:
+    """Say that rows have no probability because of entities that came with `extend`; rows in a file may be such."""
+    if run.num_trained == run.graph.num_entities:
+        return
+    if rows is None or any(row.probability is None and row.base_rate is not None for row in rows):
+        newer = f"{run.graph.num_entities - run.num_trained:,} entities that came with `pairre extend`"
+        echo(f"What is about the {newer} has no probability: none was fitted for them.", err)
 
 
 def echo(text: str, console: Console | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from pairre.cli.console import echo, open_run, out, progress_bar
+from pairre.cli.console import echo, note_newer, open_run, out, progress_bar
 from pairre.cli.options import Device, Force, RunArgument, Verify
 from pairre.support.errors import InterruptedCommandError
 
@@ -77,13 +77,14 @@ def command(
             state=state,
             progress=advance,
         )
-    has_probability = any(link.probability is not None for link in links)
+    has_probability = any(link.base_rate is not None for link in links)
     if opened.writes:
         write_links(file, links, probability=has_probability, labels=opened.graph.has_labels)
         state.unlink(missing_ok=True)
     out.print(tables.links_table(links[:_SHOWN], opened.graph))
     if has_probability and (calibration := calibration_of(opened)):
         echo(describe_calibration(calibration))
+    note_newer(opened, links)
     echo(f"{len(links):,} triples are in {file}.")
 
 

@@ -1,12 +1,17 @@
-"""Help that ends with examples: what a docstring has after `Examples:` stands below the options, ready to be copied."""
+"""Commands whose help ends with examples: what a docstring has after `Examples:` stands below, ready to be copied.
+
+They also refuse whole numbers that nothing could count to, whatever bounds an option has.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+import typer
 import typer.core
 
+_MOST = 1 << 53  # a larger number need not fit where it goes
 _MARK = re.compile(r"^(Examples?:)$", re.M)
 
 
@@ -28,6 +33,15 @@ class _WithExamples:
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.help, self.examples = split_examples(getattr(self, "help", None) or "")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Return what is left of the arguments, after their numbers are checked."""
+        left = super().parse_args(ctx, args)  # type: ignore[misc]
+        for parameter in ctx.command.params:
+            value = ctx.params.get(parameter.name)
+            if isinstance(value, int) and abs(value) > _MOST:
+                raise typer.BadParameter(f"{value} is not a number from {-_MOST} to {_MOST}.", ctx, parameter)
+        return left
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, and the examples at its end."""

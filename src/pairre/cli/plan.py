@@ -65,7 +65,8 @@ def command(
 def _tables(plan: Plan) -> list[Table]:
     parts = new_table("memory", ["part"], ["size"])
     for part in plan.parts:
-        parts.add_row(part.name, readable_bytes(part.num_bytes))
+        where = " (on the host beside a GPU)" if part.on_host else ""
+        parts.add_row(part.name + where, readable_bytes(part.num_bytes))
     parts.add_row("in all", readable_bytes(plan.needed))
     places = new_table("where it fits", ["memory", "fits", "why not"], ["size"])
     for place in plan.places:

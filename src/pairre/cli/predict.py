@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 import typer
 
 from pairre.cli import tables
-from pairre.cli.console import echo, echo_json, err, open_run, out, progress_bar
+from pairre.cli.console import echo, echo_json, err, note_newer, open_run, out, progress_bar
 from pairre.cli.options import (
     Columns,
     Delimiter,
@@ -152,6 +152,7 @@ def _write(run: Run, queries: FoundTriples, output: Path, choice: dict[str, Any]
     chosen = Choice.of(run.graph, **choice)
     with progress_bar("answering", len(queries.triples)) as advance:
         num_answers = write_predictions(run, queries, output, chosen, advance)
+    note_newer(run)
     skipped = f"; rows skipped for unknown names: {queries.num_unknown:,}" if queries.num_unknown else ""
     echo(f"{num_answers:,} answers to {len(queries.triples):,} queries are in {output}{skipped}.")
 
@@ -173,6 +174,7 @@ def _show(run: Run, answers: Predictions, k: int, format: Format, why: Explanati
     from pairre.inference import Prediction
 
     rows = [{key: value for key, value in asdict(answer).items() if _is_shown(run, key)} for answer in answers]
+    note_newer(run, answers)
     if format == "json":
         if why:
             rows[0]["why"] = why.as_dict()
@@ -191,17 +193,6 @@ def _show(run: Run, answers: Predictions, k: int, format: Format, why: Explanati
         echo(f"Only {len(answers)} of the {k} answers: there are no more candidates.", err)
     if answers.num_implausible:
         echo(f"Implausible candidates left out: {answers.num_implausible:,}; --any keeps them.", err)
-    if new := _first_extended(run, answers):
-        echo(f"{new} came with `pairre extend`: probabilities of its answers are not measured, and too high.", err)
-
-
-def _first_extended(run: Run, answers: Predictions) -> str | None:
-    """Return the first entity of the answers that the run was extended by, on which no probability was fitted."""
-    origin, first_new = run.origin, run.graph.num_entities
-    while origin.get("command") == "extend":
-        first_new, origin = origin["num_entities"], origin.get("before", {})
-    names = dict.fromkeys(name for answer in answers for name in (answer.head, answer.tail))
-    return next((name for name in names if run.graph.find_entity(name) >= first_new), None)
 
 
 def _is_shown(run: Run, key: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from pairre.cli import tables
-from pairre.cli.console import echo, echo_json, err, open_run, out, progress_bar
+from pairre.cli.console import echo, echo_json, err, note_newer, open_run, out, progress_bar
 from pairre.cli.options import (
     Columns,
     Delimiter,
@@ -70,6 +70,7 @@ def command(
             scores = score(opened, found, side=side, progress=advance)
     if found.num_unknown:
         echo(f"Rows skipped for unknown names: {found.num_unknown:,}.", err)
+    note_newer(opened, None if output is not None else scores)
     if output is not None:
         echo(f"{len(found.triples):,} scores are in {output}.")
         return

@@ -133,7 +133,7 @@ def predictions_table(answers: Predictions, graph: Graph) -> Table:
     table.add_column("known")
     for a, (head, relation, tail) in zip(answers, answers.triples.tolist(), strict=True):
         names = graph.show_entity(head), graph.show_relation(relation), graph.show_entity(tail)
-        probability = [] if a.probability is None else [f"{a.probability:.0%}"]
+        probability = [] if a.base_rate is None else ["" if a.probability is None else f"{a.probability:.0%}"]
         table.add_row(str(a.rank), *names, f"{a.score:.4f}", *probability, a.known or "")
     return table
 
@@ -166,7 +166,7 @@ def scores_table(scores: Sequence[TripleScore], graph: Graph) -> Table:
     table.add_column("known")
     for s in scores:
         numbers = (_number(s.head_rank, 1), _number(s.tail_rank, 1), _number(s.tail_percentile, 2))
-        probability = [] if s.probability is None else [f"{s.probability:.0%}"]
+        probability = [] if s.base_rate is None else ["" if s.probability is None else f"{s.probability:.0%}"]
         names = _shown_triple(graph, s.head, s.relation, s.tail)
         table.add_row(*names, f"{s.score:.4f}", *numbers, *probability, s.known or "")
     return table

@@ -150,7 +150,7 @@ def command(
     given = {**options, "recipe": recipe, "seeds": seeds > 1, "tensorboard": tensorboard, "nproc": processes.size > 1}
     if not resume and not any(given.values()):
         effort = effort or _DEFAULT_EFFORT
-    if effort or time or dry_run or (resume and _is_effort(run)):
+    if effort or time is not None or dry_run or (resume and _is_effort(run)):
         _refuse_with_effort(given)
         _train_best(loaded, run, effort, time, device, resume, dry_run)
         return
@@ -204,7 +204,7 @@ def _train_best(
 
 def read_seconds(text: str) -> float:
     """Return the seconds of a time such as `90s`, `10m`, `1h30m` or `45`."""
-    found = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", text.strip().lower())
+    found = re.fullmatch(r"(?:(\d{1,7})h)?(?:(\d{1,7})m)?(?:(\d{1,9})s?)?", text.strip().lower())
     if not found or not any(found.groups()):
         raise PairREError(f"--time {text}: a time expected, such as 90s, 10m or 1h30m")
     hours, minutes, seconds = (int(part or 0) for part in found.groups())

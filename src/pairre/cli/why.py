@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from pairre.cli import reason_tables as tables
-from pairre.cli.console import echo_json, open_run, out, progress_bar
+from pairre.cli.console import echo_json, note_newer, open_run, out, progress_bar
 from pairre.cli.options import Device, RunArgument, Verify
 
 
@@ -47,6 +47,7 @@ def command(
     opened = open_run(run, device, verify)
     with progress_bar("refitting", 1) as advance:
         found = explain(opened, head, relation, tail, side=side, k=k, rules=rules, progress=advance)
+    note_newer(opened, [found])
     if as_json:
         echo_json(found.as_dict())
     else:

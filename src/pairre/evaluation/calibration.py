@@ -24,7 +24,7 @@ from torch import Tensor
 from pairre.evaluation.answers import JudgedAnswers, best_answers
 from pairre.evaluation.logistic import fit_curve
 from pairre.evaluation.ranking import ProgressCallback
-from pairre.graph import Layout
+from pairre.graph import Graph, Layout
 from pairre.graph.lookup import Rows, find_triples
 from pairre.runs import Calibration, Run, RunFolder
 from pairre.support.errors import PairREError
@@ -41,10 +41,14 @@ def calibration_of(run: Run) -> Calibration | None:
     It is also None where no query of the validation split has a candidate, and for a graph on disk with so many
     triples that only `calibrate` fits them, because finding out which answers make sense takes long.
     """
-    is_huge = run.graph.stored is not None and len(run.graph.train) > MAX_UNASKED
-    if run.calibration is None and len(run.graph.valid) and not is_huge:
+    if run.calibration is None and len(run.graph.valid) and not is_huge(run.graph):
         run.calibration = _fit(run, None, None)
     return run.calibration
+
+
+def is_huge(graph: Graph) -> bool:
+    """Return whether the probabilities of runs on a graph are only fitted when somebody asks for it."""
+    return graph.stored is not None and len(graph.train) > MAX_UNASKED
 
 
 def calibrate(
@@ -98,7 +102,7 @@ def _fit(
     tables = (torch.from_numpy(curve.offsets), torch.from_numpy(curve.points))
     counts = (int(true.sum()), int((~true).sum()))
     source = "answers" if negatives is None else "given"
-    return Calibration(curve.slope, curve.intercept, *tables, curve.base_rate, *counts, source)
+    return Calibration(curve.slope, curve.intercept, *tables, curve.base_rate, *counts, source, run.num_trained)
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from pairre.evaluation.ranking import ProgressCallback
 from pairre.models import Ensemble, Model, RuleScores
 from pairre.rules import Rule, read_rules
 from pairre.rules.apply import Combine
-from pairre.runs import Members, Run, can_fold, fold, load_run
+from pairre.runs import Members, Run, came_later, can_fold, fold, load_run
 from pairre.settings import Recipe
 from pairre.support.errors import GraphError, RunError
 from pairre.support.randomness import generator
@@ -97,7 +97,7 @@ def fit_ensemble(
     found = candidate_scores(models, graph, graph.valid[chosen], fixed, progress)
     members.check(found)
     fitted = fit(found, graph.num_relations)
-    return FittedEnsemble(members, fitted, _origin(members, found, fitted))
+    return FittedEnsemble(members, fitted, {**_origin(members, found, fitted), **came_later(runs)})
 
 
 def _sample(num_triples: int) -> Tensor:

@@ -5,13 +5,14 @@ is. How often a new triple shows a new entity in a slot is estimated from the me
 and Turing). Each of these, taken for unseen, also shows how similar an unseen member may be to the others. That gives
 the similarity from which an unseen entity is plausible: the one that loses a given share of true answers.
 
-E entities, S slots, F features: the slots, then the types.
+E entities, S slots, F features: the slots, then the types. What is asked of one slot costs what its members have to do
+with, not E nor F, so that a graph may have as many relations as it likes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 MAX_LOSS = 0.01  # of the true answers of a slot, as estimated; chosen on validation triples (docs/log.md)
 _MAX_KEPT = 1 << 24  # numbers that a cache holds, 128 MiB
 _CHUNK = 1 << 18  # entities that are compared at once
-_NONE = np.empty(0, np.int64)
+T = TypeVar("T")
 _SLACK = 1e-9  # for sums of the same numbers in another order
 
 
@@ -34,8 +35,9 @@ _SLACK = 1e-9  # for sums of the same numbers in another order
 class _Profile:
     """What the members of a slot have in common, and how similar to it an unseen entity must be."""
 
-    weights: np.ndarray  # [F] the number of members with a feature, times its weight; 0 for the slot itself
-    threshold: float | None  # None if no unseen entity is plausible
+    features: np.ndarray  # of any member, ascending
+    weights: np.ndarray  # the number of members with each of them, times its weight; 0 for the slot itself
+    threshold: float | None  # None if no unseen entity is plausible, −∞ if every one is
 
 
 class Domains:
@@ -48,20 +50,24 @@ class Domains:
         self._loops = np.bincount(relation[head == tail], minlength=graph.num_relations) > 0
         keys = np.concatenate([2 * relation, 2 * relation + 1]) * graph.num_entities + np.concatenate([head, tail])
         keys, self._counts = np.unique(keys, return_counts=True)
-        slots, self._members = np.divmod(keys, graph.num_entities)
-        self._first_member = _offsets(slots, 2 * graph.num_relations)
-        pairs = graph.entity_types
-        entities, types = (pairs.entities.numpy(), pairs.types.numpy()) if pairs else (_NONE, _NONE)
-        entities, features = np.r_[self._members, entities], np.r_[slots, 2 * graph.num_relations + types]
-        order = np.argsort(entities, kind="stable")
-        self._features = features[order]
-        self._first_feature = _offsets(entities[order], graph.num_entities)
-        # A feature of few entities says more about what an entity is than a feature of many.
+        slots, members = np.divmod(keys, graph.num_entities)
+        if (pairs := graph.entity_types) is None:
+            self._members, features = members, slots
+        else:
+            order = np.argsort(pairs.types.numpy(), kind="stable")
+            self._members = np.r_[members, pairs.entities.numpy()[order]]
+            features = np.r_[slots, 2 * graph.num_relations + pairs.types.numpy()[order]]
         frequency = np.bincount(features, minlength=2 * graph.num_relations)
+        self._first_member = _offsets(features, len(frequency))
+        order = np.argsort(self._members, kind="stable")
+        self._features = features[order]
+        self._first_feature = _offsets(self._members[order], graph.num_entities)
+        # A feature of few entities says more about what an entity is than a feature of many.
         self._weight = np.log(graph.num_entities / np.maximum(frequency, 1))  # [F]
-        self._total = np.bincount(entities, self._weight[features], graph.num_entities)  # [E]
-        self._profiles: dict[int, _Profile] = {}
-        self._plausible: dict[int, Tensor] = {}
+        self._total = np.bincount(self._members, self._weight[features], graph.num_entities)  # [E]
+        self._all = torch.arange(graph.num_entities)
+        self._untold = np.flatnonzero(self._total <= _SLACK)  # entities that nothing is known of
+        self._profiles, self._plausible = _Cache[_Profile](), _Cache[Tensor]()
 
     def has_loops(self, relation: int) -> bool:
         """Return whether train has a triple of the relation whose head is its tail."""
@@ -78,15 +84,16 @@ class Domains:
         every entity is plausible.
         """
         slot = _slot(relation, side)
-        found = self._plausible.get(slot)  # another thread may empty the cache
+        found = self._plausible.found.get(slot)  # another thread may empty the cache
         if found is None:
-            ids = self._slot_members(slot)
-            if self._profile(slot).threshold is not None:
-                starts = range(0, self._num_entities, _CHUNK)
-                chunks = (np.arange(start, min(start + _CHUNK, self._num_entities)) for start in starts)
+            profile, ids = self._profile(slot), self._slot_members(slot)
+            if profile.threshold is not None and profile.threshold <= _SLACK:  # no entity is less similar than 0
+                return self._all
+            if profile.threshold is not None:
+                related = self._related(profile)
+                chunks = np.split(related, range(_CHUNK, len(related), _CHUNK))
                 ids = np.concatenate([chunk[self._allowed(slot, chunk)] for chunk in chunks])
-            _make_room(self._plausible, sum(map(len, self._plausible.values())) + len(ids))
-            self._plausible[slot] = found = torch.from_numpy(ids)
+            found = self._plausible.add(slot, torch.from_numpy(ids), len(ids))
         return found
 
     def allows(self, relation: int, side: Side, entities: Tensor) -> Tensor:
@@ -95,6 +102,14 @@ class Domains:
 
     def _slot_members(self, slot: int) -> np.ndarray:
         return self._members[self._first_member[slot] : self._first_member[slot + 1]]
+
+    def _related(self, profile: _Profile) -> np.ndarray:
+        """Return the entities whose similarity to a profile is not 0, and maybe others; ascending."""
+        num = self._first_member[profile.features + 1] - self._first_member[profile.features]
+        if num.sum() >= self._num_entities:
+            return self._all.numpy()
+        _, alike = _runs(self._first_member, self._members, profile.features)
+        return np.unique(np.concatenate([self._untold, alike]))
 
     def _allowed(self, slot: int, ids: np.ndarray) -> np.ndarray:
         """Return which entities are observed in a slot or similar enough to those that are."""
@@ -106,51 +121,80 @@ class Domains:
         profile = self._profile(slot)
         if profile.threshold is None:
             return observed
-        similarity = self._similarity(profile.weights, ids, np.where(observed, self._weight[slot], 0))
+        similarity = self._similarity(profile, ids, np.where(observed, self._weight[slot], 0))
         return np.asarray(observed | (similarity >= profile.threshold - _SLACK))
 
     def _profile(self, slot: int) -> _Profile:
         """Return the profile of a slot, with a threshold by which at most `max_loss` of true answers are left out."""
-        found = self._profiles.get(slot)
+        found = self._profiles.found.get(slot)
         if found is None:
             members = self._slot_members(slot)
-            _, features = self._features_of(members)
-            weights = np.bincount(features, minlength=len(self._weight)) * self._weight
-            weights[slot] = 0
+            features, frequency = _counted(_runs(self._first_feature, self._features, members)[1], len(self._weight))
+            weights = np.where(features == slot, 0, frequency * self._weight[features])
             counts = self._counts[self._first_member[slot] : self._first_member[slot + 1]]
             once = members[counts == 1]
+            found = _Profile(features, weights, None if len(members) else -np.inf)
             # A member that is taken for unseen is compared with the others: it does not count itself.
-            similarity = np.sort(self._similarity(weights, once, self._weight[slot], itself=1))
+            similarity = np.sort(self._similarity(found, once, self._weight[slot], itself=1))
             num_lost = int(self._max_loss * counts.sum())
-            threshold = float(similarity[num_lost]) if num_lost < len(once) else None
-            _make_room(self._profiles, (len(self._profiles) + 1) * len(weights))
-            self._profiles[slot] = found = _Profile(weights, threshold if len(members) else -np.inf)
+            if num_lost < len(once):
+                found = _Profile(features, weights, float(similarity[num_lost]))
+            self._profiles.add(slot, found, 2 * len(features))
         return found
 
-    def _similarity(self, weights: np.ndarray, ids: np.ndarray, own: np.ndarray | float, itself: int = 0) -> np.ndarray:
+    def _similarity(self, profile: _Profile, ids: np.ndarray, own: np.ndarray | float, itself: int = 0) -> np.ndarray:
         """Return the cosine of entities to a profile, up to a factor of the profile; without features it is infinite.
 
         `own` is the weight of the profile's slot where an entity fills it, which must not count. With `itself`, an
         entity is one of those that the profile was made of, and is taken out of it.
         """
-        row, features = self._features_of(ids)
+        row, features = _runs(self._first_feature, self._features, ids)
         total = self._total[ids] - own
-        dot = np.bincount(row, weights[features], len(ids)) - itself * total
+        dot = np.bincount(row, self._weights_of(profile, features), len(ids)) - itself * total
         known = total > _SLACK
         return np.where(known, dot / np.sqrt(np.where(known, total, 1)), np.inf)
 
-    def _features_of(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features of entities, flat: (position of the entity in `ids`, feature)."""
-        begin, length = self._first_feature[ids], self._first_feature[ids + 1] - self._first_feature[ids]
-        row = np.repeat(np.arange(len(ids)), length)
-        within = np.arange(len(row)) - np.repeat(np.cumsum(length) - length, length)
-        return row, self._features[begin[row] + within]
+    def _weights_of(self, profile: _Profile, features: np.ndarray) -> np.ndarray:
+        """Return the weights of features in a profile: 0 for those that it lacks."""
+        if len(features) < len(self._weight) and len(profile.features):
+            place = np.searchsorted(profile.features, features).clip(max=len(profile.features) - 1)
+            return np.asarray(np.where(profile.features[place] == features, profile.weights[place], 0))
+        weights = np.zeros(len(self._weight))
+        weights[profile.features] = profile.weights
+        return np.asarray(weights[features])
 
 
-def _make_room(cache: dict[int, Any], size: int) -> None:
-    """Empty a cache that is about to hold more than it may."""
-    if size > _MAX_KEPT:
-        cache.clear()
+class _Cache(Generic[T]):
+    """What was computed for slots; it is emptied before it holds more numbers than it may."""
+
+    def __init__(self) -> None:
+        self.found, self.size = dict[int, T](), 0
+
+    def add(self, slot: int, value: T, size: int) -> T:
+        """Keep a value that consists of so many numbers, and return it."""
+        if self.size + size > _MAX_KEPT:
+            self.found.clear()
+            self.size = 0
+        self.found[slot] = value
+        self.size += size
+        return value
+
+
+def _runs(first: np.ndarray, values: np.ndarray, of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of some runs, the i-th of which begins at `first[i]`, flat: (position in `of`, value)."""
+    begin, length = first[of], first[of + 1] - first[of]
+    row = np.repeat(np.arange(len(of)), length)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(length) - length, length)
+    return row, values[begin[row] + within]
+
+
+def _counted(features: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the features that occur, ascending, and how often each does."""
+    if len(features) < num:
+        return np.unique(features, return_counts=True)
+    counts = np.bincount(features, minlength=num)
+    found = np.flatnonzero(counts)
+    return found, counts[found]
 
 
 def _slot(relation: int, side: Side) -> int:

@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,6 +17,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from pairre.graph.annotations import RDF_TYPE, Annotations, EntityTypes
 from pairre.graph.domains import Domains
@@ -322,11 +322,14 @@ class Graph:
 
 def _load_triples(path: Path, sizes: tuple[int, int, int]) -> Tensor:
     """Return the triples of a stored split, every id of which must be below the size of its vocabulary."""
-    columns = [column.to_numpy() for column in read_columns(path, "head", "relation", "tail")]
-    for ids, size in zip(columns, sizes, strict=True):
-        if ids.dtype != np.int32 or (len(ids) and not 0 <= ids.min() <= ids.max() < size):
+    triples = []
+    for column, size in zip(read_columns(path, "head", "relation", "tail"), sizes, strict=True):
+        # Not `to_numpy`, which loads pandas where that is installed: it would take as long as all else here.
+        ids = from_dlpack(column.combine_chunks()) if column.type == pa.int32() else torch.tensor([-1])
+        if len(ids) and not 0 <= ids.min() <= ids.max() < size:
             raise GraphError(f"{path}: damaged: an id without a name")
-    return torch.from_numpy(np.stack(columns, axis=1))
+        triples.append(ids)
+    return torch.stack(triples, 1)
 
 
 def _load_weights(path: Path) -> Tensor | None:

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -41,7 +42,9 @@ class Vocabulary:
 
     def name_list(self, ids: Sequence[int]) -> list[str]:
         """Return the names of many ids."""
-        return [str(name) for name in self.names.take(pa.array(ids, pa.int64())).to_pylist()]
+        # Not `pa.array`, nor `pa.scalar` below: they load pandas where it is installed, which takes longer than this.
+        rows = pa.Array.from_buffers(pa.int64(), len(ids), [None, pa.py_buffer(np.asarray(ids, np.int64))])
+        return [str(name) for name in self.names.take(rows).to_pylist()]
 
     def find(self, name: str) -> int | None:
         """Return the id of a name, or None."""
@@ -52,9 +55,11 @@ class Vocabulary:
         try:
             if self._index:
                 return self._index.find(name)
-            found = int(pc.index(self.names, pa.scalar(name, self.names.type)).as_py())
+            text = name.encode()
         except UnicodeEncodeError:  # an argument that is not UTF-8, as no name is
             raise NameNotFoundError(f"no {self.item} named {name!r}; names are UTF-8") from None
+        wanted = pa.Array.from_buffers(pa.binary(len(text)), 1, [None, pa.py_buffer(text)]).cast(self.names.type)
+        found = int(pc.index(self.names, wanted[0]).as_py())
         return None if found < 0 else found
 
     def find_all(self, names: pa.Array) -> pa.Array:

@@ -60,7 +60,7 @@ class Answers:
     rank: Tensor  # [M] int64, from 1
     triples: Tensor  # [M, 3] int64
     scores: Tensor  # [M]
-    probabilities: Tensor | None  # [M] float64, None where the run has no calibration
+    probabilities: list[float | None]  # [M], None where nothing is fitted for a triple
     base_rate: float | None  # that these refer to
     split: Tensor  # [M] int8 position in SPLITS of the split that has the triple, or −1
     count: Tensor  # [B] int64 answers of each query
@@ -104,12 +104,11 @@ def answer(run: Run, queries: Tensor, choice: Choice, progress: ProgressCallback
     query, column = (ids >= 0).nonzero().unbind(1)
     triples = torch.where(queries[query] < 0, ids[query, column, None], queries[query])
     scores = scores[query, column]
-    probabilities = base_rate = None
-    calibration = run.calibration
+    calibration, base_rate, probabilities = run.calibration, None, list[float | None]([None] * len(query))
     if calibration is None and len(run.graph.valid):
         calibration = calibration_of(run)  # fitted now
     if calibration is not None:
-        probabilities, base_rate = calibration.probability(scores, triples[:, 1]), calibration.base_rate
+        probabilities, base_rate = calibration.of_triples(scores, triples), calibration.base_rate
     split = run.graph.split_of(triples) if choice.known else torch.full((len(query),), -1, dtype=torch.int8)
     numbers = (ids >= 0).sum(1), num_implausible
     return Answers(query, column + 1, triples, scores, probabilities, base_rate, split, *numbers)

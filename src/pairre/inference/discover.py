@@ -180,7 +180,12 @@ class _Search:
 
     def _domain(self, relation: int) -> tuple[Tensor, Tensor]:
         """Return the heads and the tails that are considered for a relation."""
-        return considered_pairs(self.run.graph, relation, self.pairs)
+        heads, tails = considered_pairs(self.run.graph, relation, self.pairs)
+        if self.order.calibration is None or self.floor == -torch.inf:
+            return heads, tails
+        # A least probability is asked for, and entities that came after the calibration have none.
+        most = self.order.calibration.num_entities
+        return heads[heads < most], tails[tails < most]
 
     def _search_relation(self, relation: int) -> Iterator[int]:
         """Put the best links of a relation into the state; yield the number of pairs of every block that is done."""
@@ -235,9 +240,9 @@ class _Search:
         """Return links with names."""
         graph, calibration = self.run.graph, self.order.calibration
         scores, triples = best.scores.cpu(), best.triples.cpu()
-        probabilities, base_rate = [None] * len(scores), None
+        base_rate, probabilities = None, list[float | None]([None] * len(scores))
         if calibration is not None:
-            probabilities, base_rate = calibration.probability(scores, triples[:, 1]).tolist(), calibration.base_rate
+            probabilities, base_rate = calibration.of_triples(scores, triples), calibration.base_rate
         links = []
         rows = zip(graph.names(triples), graph.labels(triples), scores.tolist(), probabilities, strict=True)
         for rank, (names, labels, score, probability) in enumerate(rows, start=1):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch import Tensor
 
 from pairre.evaluation import calibration_of
 from pairre.graph import SPLITS, Graph
@@ -116,12 +117,12 @@ def explain(
     given = read_rules(rules) if isinstance(rules, str | Path) else rules
     fired = firing_rules(graph, *ids, measure_pair(graph, *ids) if given is None else given)[:MOST_RULES]
     triple, calibration = torch.tensor(ids), calibration_of(run)
-    answer = Answer(run, triple, side)
+    answer, odds = Answer(run, triple, side), _Odds(calibration, triple[None])
     with torch.no_grad():
         score, rank = answer.stand(answer.rows()).at(0)
     if score != score or score in (float("inf"), float("-inf")):
         raise PairREError(f"{run.path or graph.name}: the score is not a finite number; the weights have diverged")
-    facts, refits = _necessary(answer, k, _Odds(calibration, ids[1]), progress)
+    facts, refits = _necessary(answer, k, odds, progress)
     similar = _similar_facts(run, ids, k)
     fact = Fact(*next(graph.names(triple[None])))
     return Explanation(
@@ -129,7 +130,7 @@ def explain(
         side,
         score,
         rank,
-        _Odds(calibration, ids[1]).of(score),
+        odds.of(score),
         calibration.base_rate if calibration else None,
         _split_of(graph, ids),
         fired,
@@ -141,16 +142,16 @@ def explain(
 
 
 class _Odds:
-    """Probabilities of scores of a relation, or None where nothing is calibrated."""
+    """Probabilities of scores that a triple [1, 3] may have, or None where nothing is calibrated for it."""
 
-    def __init__(self, calibration: Calibration | None, relation: int) -> None:
-        self.calibration, self.relation = calibration, torch.tensor([relation])
+    def __init__(self, calibration: Calibration | None, triple: Tensor) -> None:
+        self.calibration, self.triple = calibration, triple
 
     def of(self, score: float) -> float | None:
         """Return the probability of one score."""
         if self.calibration is None:
             return None
-        return float(self.calibration.probability(torch.tensor([score]), self.relation))
+        return self.calibration.of_triples(torch.tensor([score]), self.triple)[0]
 
 
 def _necessary(

@@ -156,8 +156,15 @@ class _Term:
     given: bool
     batch: _Batch
     variant: Tensor  # [B]
-    weight: Tensor  # [B]
     has_loops: bool
+
+
+class _Terms(NamedTuple):
+    """A loss in parts, and what the queries of all parts have: the loss itself is computed once, for all of them."""
+
+    parts: list[_Term]
+    known: Tensor  # [ΣB, K]
+    weight: Tensor  # [ΣB]
 
 
 class FactLoss:
@@ -194,9 +201,9 @@ class FactLoss:
         terms, total = self.terms(weights, self.facts), weights.sum(1, keepdim=True).clamp(min=1e-12)
         return lambda rows: self.gradient(rows, terms) / total
 
-    def terms(self, weights: Tensor, facts: Tensor) -> list[_Term]:
+    def terms(self, weights: Tensor, facts: Tensor) -> _Terms:
         """Return the loss of facts [B, 3], for V rows of the entity with weights [V, B] each."""
-        found = []
+        found, weight = [], []
         for side in SIDES:
             is_given = facts[:, 2 - COLUMN[side]] == self.entity
             for given, mine in ((True, is_given), (False, ~is_given)):
@@ -204,26 +211,25 @@ class FactLoss:
                     batch, weights_of = self._batch(side, facts[mine]), weights[:, mine]
                     for pairs in torch.split(weights_of.nonzero(), self.at_once):
                         variant, row = pairs.T
-                        part, weight = batch.select(row), weights_of[variant, row]
-                        found.append(_Term(side, given, part, variant, weight, given and bool(part.loop.any())))
-        return found
+                        part = batch.select(row)
+                        found.append(_Term(side, given, part, variant, given and bool(part.loop.any())))
+                        weight.append(weights_of[variant, row])
+        return _Terms(found, torch.cat([term.batch.known for term in found]), torch.cat(weight))
 
-    def gradient(self, rows: Tensor, terms: list[_Term]) -> Tensor:
+    def gradient(self, rows: Tensor, terms: _Terms) -> Tensor:
         """Return the gradient [V, D] for rows [V, D] of the sum of terms."""
         with torch.enable_grad():
             leaf = rows.detach().requires_grad_()
             return torch.autograd.grad(self.value(leaf, terms), leaf)[0]
 
-    def value(self, rows: Tensor, terms: list[_Term]) -> Tensor:
+    def value(self, rows: Tensor, terms: _Terms) -> Tensor:
         """Return the sum of terms for rows [V, D]."""
-        total = rows.new_zeros(())
-        for term in terms:
-            if term.given:
-                positive, negative = self._given(rows, term)
-            else:
-                positive, negative = self._true(rows, term), term.batch.negative
-            total = total + self.loss(positive, negative, term.batch.known, term.weight, self.run.recipe.loss)
-        return total
+        positive, negative = zip(*(self._scores(rows, term) for term in terms.parts), strict=True)
+        return self.loss(torch.cat(positive), torch.cat(negative), terms.known, terms.weight, self.run.recipe.loss)
+
+    def _scores(self, rows: Tensor, term: _Term) -> tuple[Tensor, Tensor]:
+        """Return scores of the true answers [B] and of the negatives [B, K]."""
+        return self._given(rows, term) if term.given else (self._true(rows, term), term.batch.negative)
 
     def _given(self, rows: Tensor, term: _Term) -> tuple[Tensor, Tensor]:
         """Return scores of the true answers [B] and of the negatives [B, K] of queries that give the entity."""

@@ -107,7 +107,7 @@ def predict_many(
 def _predictions(graph: Graph, answers: Answers) -> list[Predictions]:
     """Return the answers by id to a batch of queries as named predictions."""
     ranks, scores, splits = (column.tolist() for column in (answers.rank, answers.scores, answers.split))
-    p = [None] * len(ranks) if answers.probabilities is None else answers.probabilities.tolist()
+    p = answers.probabilities
     labels: Iterable[tuple[str | None, str | None, str | None]] = [(None, None, None)] * len(ranks)
     if graph.has_labels:
         labels = graph.labels(answers.triples)
@@ -187,14 +187,13 @@ def _schema(graph: Graph) -> pa.Schema:
 def _table(run: Run, queries: FoundTriples, answers: Answers) -> pa.Table:
     """Return answers as a table with the columns of `_schema`."""
     graph, schema = run.graph, _schema(run.graph)
-    num, p = len(answers.rank), answers.probabilities
     vocabularies = (graph.entities, graph.relations, graph.entities)
     columns = {
         "query": queries.rows[answers.query].numpy(),
         "rank": answers.rank.numpy(),
         "score": answers.scores.double().numpy(),
-        "probability": pa.nulls(num, pa.float64()) if p is None else p.numpy(),
-        "base_rate": pa.array([answers.base_rate] * num, pa.float64()),
+        "probability": pa.array(answers.probabilities, pa.float64()),
+        "base_rate": pa.array([answers.base_rate] * len(answers.rank), pa.float64()),
         "known": pa.array([None, *SPLITS]).take(pa.array(answers.split.numpy() + 1)),
     }
     annotations = graph.annotations

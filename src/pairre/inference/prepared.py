@@ -8,10 +8,12 @@ E entities, D features.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,10 +26,10 @@ from pairre.graph.index import COLUMN
 from pairre.inference.answers import Answers, Choice, answer, not_finite
 from pairre.kernels import backend
 from pairre.kernels.cpu import CpuBackend
-from pairre.kernels.cpu.best import NONE_KNOWN, best_of_query
+from pairre.kernels.cpu.best import NONE_KNOWN, BestOfQuery, best_of_query
 from pairre.models import LocalRows, Model
 from pairre.runs import Calibration, Run
-from pairre.runs.calibration import sigmoid
+from pairre.runs.calibration import VECTOR
 
 MAX_ANSWERS = 256  # of a query
 _MAX_RELATIONS = 1024  # whose rows are kept
@@ -36,13 +38,15 @@ _OTHER: dict[Side, Side] = {"head": "tail", "tail": "head"}
 _Rows = Mapping[Side, np.ndarray]  # [E, D] float32: entities as candidates on each side
 
 
-@dataclass(frozen=True)
-class Found:
-    """The answers to one query by id, best first; probabilities are None where the run has no calibration."""
+class Found(NamedTuple):
+    """The answers to one query by id, best first; probabilities are None where the run has no calibration.
+
+    One of them is None where it is about an entity that came after the calibration.
+    """
 
     ids: list[int]
     scores: list[float]
-    probabilities: list[float] | None
+    probabilities: list[float | None] | None
     num_implausible: int
 
 
@@ -61,7 +65,7 @@ def answer_one(run: Run, query: Tensor, choice: Choice) -> Answers:
         rank=torch.arange(1, count + 1),
         triples=triples,
         scores=torch.tensor(found.scores),
-        probabilities=None if found.probabilities is None else torch.tensor(found.probabilities, dtype=torch.float64),
+        probabilities=found.probabilities or [None] * count,
         base_rate=None if calibration is None else calibration.base_rate,
         split=run.graph.split_of(triples) if choice.known else torch.full((count,), -1, dtype=torch.int8),
         count=torch.tensor([count]),
@@ -120,12 +124,14 @@ class PreparedRun:
     @torch.no_grad()
     def answer(self, queries: Sequence[tuple[int, int, int]], choice: Choice) -> list[Found]:
         """Return the answers to queries of a relation and one entity; the open member is −1, k at most MAX_ANSWERS."""
-        found = []
+        found, curve = [], self._curve_now()
         for triple in queries:
             side: Side = "head" if triple[0] < 0 else "tail"
             query, scale = self._make_query(triple, side)
-            found.append(self._best(triple, side, choice, query, scale))
-        return self._with_probabilities(queries, found)
+            best, num_implausible = self._best(triple, side, choice, query, scale)
+            probabilities = None if curve is None else curve.of_answers(best.scores, triple, best.ids)
+            found.append(Found(best.ids, best.scores, probabilities, num_implausible))
+        return found
 
     def _make_query(self, triple: tuple[int, int, int], side: Side) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the query and the scale of a triple, [1, D] each, as `make_queries` of the model does."""
@@ -155,8 +161,8 @@ class PreparedRun:
 
     def _best(
         self, triple: tuple[int, int, int], side: Side, choice: Choice, query: np.ndarray, scale: np.ndarray | None
-    ) -> Found:
-        """Return the answers to one query, without probabilities."""
+    ) -> tuple[BestOfQuery, int]:
+        """Return the answers to one query, and how many candidates were left out because they make no sense."""
         graph, metric = self.run.graph, self.run.model.metric
         assert isinstance(metric, str)
         relation, anchor = triple[1], triple[2 - COLUMN[side]]
@@ -179,30 +185,20 @@ class PreparedRun:
         )
         if best.num_lost:
             raise not_finite(best.num_lost)
-        return Found(best.ids, best.scores, None, int(num_implausible))
+        return best, int(num_implausible)
 
     @cached_property
     def _known(self) -> dict[Side, _KnownMembers]:
         return {side: _KnownMembers(self.run, side) for side in SIDES}
 
-    def _with_probabilities(self, queries: Sequence[tuple[int, int, int]], found: list[Found]) -> list[Found]:
-        """Return the answers with the probabilities that the run's calibration gives them."""
+    def _curve_now(self) -> Curve | None:
+        """Return the curve of the run's calibration, which is fitted if there is none."""
         calibration = self.run.calibration
         if calibration is None and len(self.run.graph.valid):
-            calibration = calibration_of(self.run)  # fitted now
-        if calibration is None:
-            return found
-        if self._curve is None or self._curve.calibration is not calibration:
+            calibration = calibration_of(self.run)
+        if calibration is not None and (self._curve is None or self._curve.calibration is not calibration):
             self._curve = Curve(calibration)
-        scores = [score for one in found for score in one.scores]
-        relations = [query[1] for query, one in zip(queries, found, strict=True) for _ in one.ids]
-        p = self._curve.probabilities(scores, relations)
-        result, start = [], 0
-        for one in found:
-            stop = start + len(one.ids)
-            result.append(Found(one.ids, one.scores, p[start:stop], one.num_implausible))
-            start = stop
-        return result
+        return None if calibration is None else self._curve
 
 
 def _versions(run: Run) -> list[int]:
@@ -211,30 +207,43 @@ def _versions(run: Run) -> list[int]:
 
 
 class Curve:
-    """A calibration in NumPy: for a few numbers it is several times as fast as in torch, and has the same bits."""
+    """A calibration for a few numbers of one relation: faster than with tensors, and the same bits."""
 
     def __init__(self, calibration: Calibration) -> None:
         self.calibration = calibration
-        # The last offset is that of relations which came after the fit.
-        self._offsets = np.append(calibration.offsets.numpy(), 0.0)
-        self._at, self._logits = calibration.points.numpy().reshape(-1, 2).T.copy()
+        self._offsets: list[float] = calibration.offsets.tolist()
+        points = calibration.points.reshape(-1, 2)
+        self._at: list[float] = points[:, 0].tolist()
+        self._logits: list[float] = points[:, 1].tolist()
 
-    def probabilities(self, scores: Sequence[float], relations: Sequence[int]) -> list[float]:
+    def of_answers(
+        self, scores: Sequence[float], query: tuple[int, int, int], ids: Sequence[int]
+    ) -> list[float | None]:
+        """Return the probabilities of the answers to a query, None for what `Calibration.covers` leaves out."""
+        num, anchor = self.calibration.num_entities, max(query[0], query[2])
+        if anchor >= num:
+            return [None] * len(ids)
+        return [p if i < num else None for p, i in zip(self.probabilities(scores, query[1]), ids, strict=True)]
+
+    def probabilities(self, scores: Sequence[float], relation: int) -> list[float]:
         """Return what `Calibration.probability` returns."""
-        curve = self.calibration
-        offsets = self._offsets.take(np.array(relations, np.int64), mode="clip")
-        z = curve.slope * np.array(scores, np.float64) + curve.intercept + offsets
-        if len(self._at) == 1:
-            z = self._logits[0] + z - z.clip(self._at[0], self._at[0])
-        elif len(self._at):
-            at, logits = self._at, self._logits
-            inside = z.clip(at[0], at[-1])
-            right = at.searchsorted(inside).clip(1, len(at) - 1)
-            left = right - 1
-            share = (inside - at[left]) / (at[right] - at[left])
-            z = logits[left] + share * (logits[right] - logits[left]) + (z - inside)
-        values: list[float] = sigmoid(torch.from_numpy(z)).tolist()
+        slope, intercept = self.calibration.slope, self.calibration.intercept
+        offset = self._offsets[relation] if relation < len(self._offsets) else 0.0  # of one that came after the fit
+        logits = [slope * score + intercept + offset for score in scores]
+        z = np.zeros(len(logits) + -len(logits) % VECTOR)  # see `sigmoid` of the calibration
+        z[: len(logits)] = list(map(self._through, logits)) if self._at else logits
+        values: list[float] = torch.from_numpy(z).sigmoid().numpy()[: len(logits)].tolist()
         return values
+
+    def _through(self, z: float) -> float:
+        """Return the line through the points, as the calibration draws it."""
+        at, logits = self._at, self._logits
+        inside = min(max(z, at[0]), at[-1])
+        if len(at) == 1:
+            return logits[0] + z - inside
+        right = min(max(bisect_left(at, inside), 1), len(at) - 1)
+        share = (inside - at[right - 1]) / (at[right] - at[right - 1])
+        return logits[right - 1] + share * (logits[right] - logits[right - 1]) + (z - inside)
 
 
 class _KnownMembers:

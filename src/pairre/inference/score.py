@@ -34,7 +34,7 @@ class TripleScore:
     `tail_rank` is the rank of the tail among all entities that do not complete another known triple, ties counted half,
     and `tail_percentile` the share of these entities that score below it, in percent. The same holds for heads. `known`
     is the split that has the triple, if any. `probability` is that of an answer with this score being true, where a
-    share `base_rate` of answers is.
+    share `base_rate` of answers is; it is None for an entity that came with `extend`.
     """
 
     head: str
@@ -116,7 +116,7 @@ def _scored(run: Run, triples: Tensor, side: Sides, progress: ProgressCallback |
     calibration = calibration_of(run)
     columns |= dict.fromkeys(("probability", "base_rate"), [None] * len(triples))
     if calibration is not None:
-        columns["probability"] = calibration.probability(scores, triples[:, 1]).tolist()
+        columns["probability"] = calibration.of_triples(scores, triples)
         columns["base_rate"] = [calibration.base_rate] * len(triples)
     splits = [*SPLITS, None]
     known = [splits[number] for number in graph.split_of(triples).tolist()]

@@ -85,8 +85,12 @@ class ScoreFunction(torch.nn.Module):
         reciprocal: bool = False,
         dropout: Sequence[float] = (),
         unit_norm: bool = False,
+        holds_entities: bool = True,
     ) -> None:
-        """Allocate the tables, without drawing them; `settings.validate` has checked that the arguments fit."""
+        """Allocate the tables, without drawing them; `settings.validate` has checked that the arguments fit.
+
+        A model that does not hold its entities has a table of them without memory.
+        """
         super().__init__()
         self.num_entities, self.num_relations, self.dim = num_entities, num_relations, dim
         self.metric = metric or self.metric
@@ -100,7 +104,8 @@ class ScoreFunction(torch.nn.Module):
             self.constraints = {**self.constraints, "entity": lambda _, rows: F.normalize(rows, dim=-1)}
         self._widths = {"entity": self.widths(self.entity_parts), "relation": self.widths(self.relation_parts)}
         sizes = {table: sum(widths.values()) for table, widths in self._widths.items()}
-        self.entity = torch.nn.Parameter(torch.empty(num_entities, sizes["entity"], dtype=getattr(torch, storage)))
+        elsewhere, dtype = None if holds_entities else "meta", getattr(torch, storage)
+        self.entity = torch.nn.Parameter(torch.empty(num_entities, sizes["entity"], dtype=dtype, device=elsewhere))
         self.relation = torch.nn.Parameter(torch.empty(num_relations * (1 + self.reciprocal), sizes["relation"]))
         if self.weight_parts:  # stored as rows, so that the optimisers of rows update them
             self.weights = torch.nn.Parameter(torch.empty(-(-self.num_weights(dim) // _WEIGHT_ROW), _WEIGHT_ROW))
@@ -223,12 +228,11 @@ class ScoreFunction(torch.nn.Module):
         for name, parameter in self.named_parameters():
             if parameter.is_meta:  # who holds its rows draws them, by `initial_rows`
                 continue
-            flat, stream = parameter.detach().view(-1), key(seed, "init", name)
-            for start in range(0, len(flat), _DRAWN_AT_ONCE):
-                part = flat[start : start + _DRAWN_AT_ONCE]
-                counter = torch.arange(start, start + len(part), device=part.device)
-                part.copy_(uniform(stream, counter).mul_(2 * bound).sub_(bound))
-            self.constrain(name, parameter.detach())
+            size = max(1, _DRAWN_AT_ONCE // parameter.shape[1])
+            for start in range(0, len(parameter), size):
+                rows = parameter.detach()[start : start + size]
+                ids = torch.arange(start, start + len(rows), device=rows.device)
+                rows.copy_(self.initial_rows(name, ids, bound, seed))
 
     def initial_rows(self, name: str, ids: Tensor, bound: float, seed: int) -> Tensor:
         """Return the rows of some ids [N] of a table as `initialise` draws them, without the others."""
@@ -237,15 +241,6 @@ class ScoreFunction(torch.nn.Module):
         counter = ids[:, None] * width + torch.arange(width, device=ids.device)
         drawn = uniform(key(seed, "init", name), counter).mul_(2 * bound).sub_(bound)
         return self.constrain(name, drawn.to(table.dtype))
-
-    def hold_entities_elsewhere(self, device: torch.device) -> None:
-        """Allocate everything but the entity table on a device; that table stays one without memory."""
-        for name, parameter in list(self.named_parameters()):
-            if name != "entity":
-                setattr(self, name, torch.nn.Parameter(torch.empty_like(parameter, device=device)))
-        for name, buffer in list(self.named_buffers()):
-            setattr(self, name, torch.empty_like(buffer, device=device))
-        self._note_storage()
 
     def constrain(self, name: str, rows: Tensor) -> Tensor:
         """Bring rows of a table, in place, to what the model allows, and return them."""

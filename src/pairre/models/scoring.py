@@ -1,8 +1,5 @@
 """Everything that is derived from the maths of a model: scores of batches, of triples, of all candidates of a query.
 
-A model gets the rows of its tables from a `RowSource`, by id or in chunks, and from nowhere else, so that a table whose
-rows are on several machines may stand behind it.
-
 Training calls `score_batch` with the rows that it gathered. Everything else takes ids: `score` for triples,
 `score_candidates` for some entities of each query, `score_all` (and `score_tails`, `score_heads`) for every entity,
 `score_relations` for every relation. Ranking walks over `candidate_groups`, so that no table of all scores is stored.
@@ -35,7 +32,7 @@ MAX_ELEMENTS = 1 << 24  # of a temporary tensor
 
 
 class RowSource(Protocol):
-    """The rows of a table, wherever they are stored."""
+    """The rows of a table, wherever they are stored; a model gets them from here alone, by id or in chunks."""
 
     num_rows: int
     width: int
@@ -165,10 +162,9 @@ class Model(ScoreFunction):
     ) -> tuple[Tensor, Tensor]:
         """Return scores [B] of positives and [B, K] of their negatives, from gathered rows; `relation` has B."""
         kernels = backend(relation.device.type)
-        if self.fused_batch_kernel and isinstance(layout, Shared):
-            fused = getattr(kernels, self.fused_batch_kernel)
-            if fused:
-                return cast(tuple[Tensor, Tensor], fused(entity.rows, relation, self.candidate_side[side] == "tail"))
+        fused = getattr(kernels, self.fused_batch_kernel or "", None)
+        if fused and isinstance(layout, Shared):
+            return cast(tuple[Tensor, Tensor], fused(entity.rows, relation, self.candidate_side[side] == "tail"))
         anchor, true = entity.anchor_and_true.chunk(2)
         query = self.make_query(side, anchor, relation)
         candidates = self.prepare_entities(true, self.candidate_side[side], relation)
@@ -396,9 +392,8 @@ class Model(ScoreFunction):
 
     def score_relations(self, heads: Tensor, tails: Tensor) -> Tensor:
         """Return scores [B, R] of every relation between head and tail."""
-        size = max(1, MAX_ELEMENTS // (self.num_relations * self.stored["relation"].width))
+        size, parts = max(1, MAX_ELEMENTS // (self.num_relations * self.stored["relation"].width)), []
         relations = torch.arange(self.num_relations, device=heads.device)
-        parts = []
         for h, t in zip(torch.split(heads, size), torch.split(tails, size), strict=True):
             grid = [h.repeat_interleave(len(relations)), relations.repeat(len(h)), t.repeat_interleave(len(relations))]
             parts.append(self.score(torch.stack(grid, 1)).view(len(h), -1))

@@ -10,7 +10,7 @@ from pairre.runs.folder import RunFolder
 from pairre.runs.init_vectors import InitVectors, VectorSource, read_init_vectors
 from pairre.runs.mapped_rows import whole_weights
 from pairre.runs.members import Members
-from pairre.runs.merge import can_fold, fold, merge
+from pairre.runs.merge import came_later, can_fold, fold, merge
 from pairre.runs.migrate import migrate
 from pairre.runs.progress import Progress
 from pairre.runs.run import Run, grown_model, load_run
@@ -29,6 +29,7 @@ __all__ = [
     "Unfinished",
     "VectorSource",
     "build_model",
+    "came_later",
     "can_fold",
     "check_run",
     "fold",

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
+from torch import Tensor
 
 from pairre.graph import Graph
 from pairre.models import LocalRows, Model, model_class
 from pairre.settings import Recipe
+from pairre.support.host_memory import host_zeros
+
+
+class HostRows(LocalRows):
+    """The rows of a table in the memory of the host; a chunk is on the device, however often kernels then read it."""
+
+    def chunks(self, size: int) -> Iterator[tuple[int, Tensor]]:
+        """Yield all rows in chunks of at most `size`, each with the id of its first."""
+        for start, rows in super().chunks(size):
+            yield start, rows.clone()
 
 
 def build_model(
@@ -23,8 +36,8 @@ def build_model(
     Weights that are loaded mean what they did for the bound and the seed that they are `attached_with`. A model that
     does not hold its entities gets the source of their rows later (`Model.set_rows`).
     """
-    settings = recipe.model
-    with device if holds_entities else torch.device("meta"):
+    settings, on_host = recipe.model, holds_entities and recipe.tables.place == "host"
+    with device:
         model = model_class(settings.name)(
             graph.num_entities,
             graph.num_relations,
@@ -34,10 +47,11 @@ def build_model(
             settings.reciprocal,
             settings.dropout,
             settings.unit_norm,
+            holds_entities=holds_entities and not on_host,
         )
-    if not holds_entities:
-        model.hold_entities_elsewhere(device)
-        model.set_rows(LocalRows(model.entity), LocalRows(model.relation))
+    if on_host:
+        model.entity = torch.nn.Parameter(host_zeros(model.entity.shape, model.entity.dtype, device))
+        model.set_rows(HostRows(model.entity))
     model.attach(graph, *(attached_with or (recipe.init_range, recipe.train.seed)))
     if initialise:
         model.initialise(recipe.init_range, recipe.train.seed)

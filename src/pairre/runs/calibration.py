@@ -6,6 +6,7 @@ R relations, P points of a curve.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-_VECTOR = 64  # a multiple of how many numbers torch computes at once
+VECTOR = 64  # a multiple of how many numbers torch computes at once
 _NUMBERS = ("slope", "intercept", "base_rate", "num_true", "num_false")
 
 
@@ -29,6 +30,7 @@ class Calibration:
     num_true: int
     num_false: int
     negatives: str  # "answers", or "given" where false triples were given
+    num_entities: int  # the entities that it was fitted on; `extend` adds others, whose scores say something else
 
     def probability(self, scores: Tensor, relations: Tensor) -> Tensor:
         """Return the probabilities, float64, of triples with these scores and relation ids; shapes are broadcast.
@@ -36,6 +38,17 @@ class Calibration:
         Within a relation a higher score has a higher probability. The number of triples changes no bit of any of them.
         """
         return sigmoid(self.logit(scores, relations))
+
+    def of_triples(self, scores: Tensor, triples: Tensor) -> list[float | None]:
+        """Return the probability of each of [N, 3] triples, None for one about an entity that came after the fit."""
+        values: list[float] = self.probability(scores, triples[:, 1]).tolist()
+        if self.covers(triples).all():
+            return list(values)
+        return [p if known else None for p, known in zip(values, self.covers(triples).tolist(), strict=True)]
+
+    def covers(self, triples: Tensor) -> Tensor:
+        """Return which of [N, 3] triples are about entities that the curve was fitted on alone, bool [N]."""
+        return (triples[:, [0, 2]] < self.num_entities).all(1)
 
     def logit(self, scores: Tensor, relations: Tensor) -> Tensor:
         """Return the logarithms of the odds; see `probability`."""
@@ -50,23 +63,41 @@ class Calibration:
         return {**self.__dict__, "offsets": self.offsets.tolist(), "points": self.points.tolist()}
 
     @classmethod
-    def from_values(cls, values: dict[str, Any], num_relations: int) -> Calibration:
-        """Return what `to_values` stored; raise ValueError where a value is not what a calibration can have."""
+    def from_values(cls, values: dict[str, Any], num_entities: int, num_relations: int) -> Calibration:
+        """Return what `to_values` stored; raise ValueError where a value is not what a calibration can have.
+
+        Older versions stored no number of entities. Then it is the given one, which is also the most there may be.
+        """
         offsets, points = (_numbers(values, name) for name in ("offsets", "points"))
         slope, intercept, base_rate, num_true, num_false = (_number(values, name) for name in _NUMBERS)
+        covered = _number({"num_entities": num_entities, **values}, "num_entities")
         if offsets.dim() != 1 or len(offsets) > num_relations:
             raise ValueError("offsets: one number for each relation expected")
         if len(points) and (points.shape[1:] != (2,) or not bool((points.diff(dim=0) > 0).all())):
             raise ValueError("points: pairs of ascending numbers expected")
+        if not 0 <= covered <= num_entities:
+            raise ValueError(f"num_entities: a number from 0 to {num_entities} expected")
         if slope <= 0 or not 0 < base_rate < 1 or num_true < 0 or num_false < 0:
             raise ValueError("a slope above 0, a base rate between 0 and 1 and counts expected")
         counts = (int(num_true), int(num_false))
-        return cls(slope, intercept, offsets, points, base_rate, *counts, str(values.get("negatives")))
+        return cls(slope, intercept, offsets, points, base_rate, *counts, str(values.get("negatives")), int(covered))
+
+
+def num_trained(origin: Mapping[str, Any], num_entities: int) -> int:
+    """Return how many of a run's entities were there when it was trained, before `extend` added others.
+
+    `origin` is that of the run, and of what it was made of before.
+    """
+    while origin:
+        number = origin.get("num_entities", num_entities)
+        num_entities = min(num_entities, number) if isinstance(number, int) else num_entities
+        origin = origin.get("before", {})
+    return num_entities
 
 
 def sigmoid(z: Tensor) -> Tensor:
     """Return 1 / (1 + exp(−z)); torch computes the last few numbers of a row by another function than the others."""
-    padded = F.pad(z.flatten(), (0, -z.numel() % _VECTOR))
+    padded = F.pad(z.flatten(), (0, -z.numel() % VECTOR))
     return padded.sigmoid()[: z.numel()].view(z.shape)
 
 

@@ -12,7 +12,7 @@ from pairre.settings import Recipe
 from pairre.support.errors import RecipeError, RunError
 from pairre.support.files import file_checksum, write_checked_json, write_text
 
-# Keys that decide how long a run trains, when it validates and what brings rows to it, not what a step does.
+# Keys that decide how long a run trains, when it validates, where rows are and what brings them, not what a step does.
 CHANGEABLE = (
     "train.steps",
     "train.epochs",
@@ -20,6 +20,7 @@ CHANGEABLE = (
     "train.validate_every",
     "train.validate_triples",
     "train.checkpoint_seconds",
+    "tables.place",
     "tables.engine",
 )
 

@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor
 
 from pairre.runs.progress import Progress
-from pairre.runs.shard_files import ShardFiles, shard_name, write_rows
+from pairre.runs.shard_files import ShardFiles, make_part, shard_name, write_rows
 from pairre.support.errors import RunError
 from pairre.support.files import disk_errors, read_checked_json, sync_folder, write_checked_json
 from pairre.support.processes import Processes
@@ -88,36 +88,40 @@ def read_checkpoint(path: Path, *, required: bool = True) -> Checkpoint:
     return Checkpoint(read_progress(path), ShardFiles(files, required=required))
 
 
-def save_checkpoint(
-    folder: Path,
-    processes: Processes,
-    rows: Mapping[str, Tensor],
-    whole: Mapping[str, Tensor],
-    start: int,
-    total: int,
-    progress: Progress,
-) -> None:
-    """Write a checkpoint of all processes, all or nothing, and remove older ones; every rank calls it.
+class NewCheckpoint:
+    """A checkpoint of all processes that is being written, all or nothing; every rank makes one, and finishes it."""
 
-    `rows` are those of ids from `start` on, of `total` entities. What is `whole` is the same on every rank, and the
-    first writes it.
-    """
-    part = folder / f".checkpoint-{progress.step:06}.part"
-    with processes.together(), disk_errors(folder):
-        if processes.is_first:
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
-    with processes.together():
-        write_rows(part / shard_name("rank", processes), rows, whole if processes.is_first else {}, start, total)
-    with processes.together(), disk_errors(folder):
-        if processes.is_first:
-            files = sorted(part.glob("rank-*.safetensors"))
-            checksums = {file.name: read_metadata(file)["checksum"] for file in files}
-            write_checked_json(part / "progress.json", {"progress": asdict(progress), "files": checksums})
-            older = [*_folders(folder), folder / "checkpoint.safetensors"]
-            part.replace(_new_name(folder, progress.step))
-            sync_folder(folder)
-            remove_checkpoints(older)
+    def __init__(self, folder: Path, processes: Processes, progress: Progress) -> None:
+        """Make its folder, which has another name until it is whole."""
+        self._folder, self._processes, self._progress = folder, processes, progress
+        self._part = folder / f".checkpoint-{progress.step:06}.part"
+        make_part(self._part, processes)
+
+    def write(self, rows: Mapping[str, Tensor], whole: Mapping[str, Tensor], start: int, total: int) -> None:
+        """Write this rank's file; that exchanges nothing, so that it may go on in the background.
+
+        `rows` are those of ids from `start` on, of `total` entities. What is `whole` is the same on every rank, and the
+        first writes it.
+        """
+        kept = whole if self._processes.is_first else {}
+        write_rows(self._part / shard_name("rank", self._processes), rows, kept, start, total)
+
+    def finish(self) -> None:
+        """Give the checkpoint its name, and remove older ones; all files are written."""
+        with self._processes.together(), disk_errors(self._folder):
+            if self._processes.is_first:
+                files = sorted(self._part.glob("rank-*.safetensors"))
+                checksums = {file.name: read_metadata(file)["checksum"] for file in files}
+                described = {"progress": asdict(self._progress), "files": checksums}
+                write_checked_json(self._part / "progress.json", described)
+                older = [*_folders(self._folder), self._folder / "checkpoint.safetensors"]
+                self._part.replace(_new_name(self._folder, self._progress.step))
+                sync_folder(self._folder)
+                remove_checkpoints(older)
+
+    def give_up(self) -> None:
+        """Remove what is written."""
+        shutil.rmtree(self._part, ignore_errors=True)
 
 
 def _new_name(folder: Path, step: int) -> Path:

@@ -36,7 +36,7 @@ from torch import Tensor
 from pairre.graph import Graph
 from pairre.models import Model
 from pairre.rules import Rule, read_rules, write_rules
-from pairre.runs.calibration import Calibration
+from pairre.runs.calibration import Calibration, num_trained
 from pairre.runs.checkpoints import checkpoint_path, read_checkpoint, read_progress, remove_folders
 from pairre.runs.init_vectors import InitVectors
 from pairre.runs.log import RunLog
@@ -371,8 +371,10 @@ class RunFolder:
         file = self.path / "calibration.json"
         if not file.exists():
             return None
+        said = self.description()
         try:
-            return Calibration.from_values(read_checked_json(file), self.description()["num_relations"])
+            sizes = num_trained(self.origin(), said["num_entities"]), said["num_relations"]
+            return Calibration.from_values(read_checked_json(file), *sizes)
         except ValueError as error:
             raise RunError(f"{file}: damaged: {error}") from error
 

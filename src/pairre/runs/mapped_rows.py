@@ -39,9 +39,9 @@ class Block:
     total: int  # of all files
 
     @classmethod
-    def of(cls, path: Path) -> Block:
+    def of(cls, path: Path, *, required: bool = True) -> Block:
         """Return the block of a file; a RunError says what is wrong with it."""
-        file = MappedTensors(path)
+        file = MappedTensors(path, required=required)
         table = file.tensors.get("entity")
         if table is None or table.dim() != 2:
             raise RunError(f"{path}: damaged: 'entity' is missing or has another shape")
@@ -62,12 +62,15 @@ class Block:
         return self.file.tensors["entity"]
 
 
-def open_blocks(paths: Sequence[Path], *, verify: bool = True, processes: Processes | None = None) -> list[Block]:
+def open_blocks(
+    paths: Sequence[Path], *, verify: bool = True, required: bool = True, processes: Processes | None = None
+) -> list[Block]:
     """Return the blocks of files that go together; a RunError names a file that is damaged or does not fit the others.
 
-    With `verify` every file is compared with its checksum; `processes` divide that work.
+    With `verify` every file is compared with its checksum, which it must have if `required`; `processes` divide that
+    work.
     """
-    blocks = [Block.of(path) for path in paths]
+    blocks = [Block.of(path, required=required) for path in paths]
     first, end = blocks[0], 0
     for block in blocks:
         path, table = block.file.path, block.table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +32,15 @@ def merge(runs: Sequence[Run]) -> Run:
             raise RunError(f"{run}: from another graph than {first}")
         if run.model.reciprocal != first.model.reciprocal:
             raise RunError(f"{run}: model.reciprocal is not that of {first}")
-    return fold(runs, torch.full((first.graph.num_relations, len(runs)), 1 / len(runs), dtype=torch.float64))
+    merged = fold(runs, torch.full((first.graph.num_relations, len(runs)), 1 / len(runs), dtype=torch.float64))
+    merged.origin = came_later(runs)
+    return merged
+
+
+def came_later(runs: Sequence[Run]) -> dict[str, Any]:
+    """Return what the origin of a run that is made of others must say of entities that came with `extend`, if any."""
+    number = min(run.num_trained for run in runs)
+    return {"num_entities": number} if number < runs[0].graph.num_entities else {}
 
 
 def can_fold(runs: Sequence[Run]) -> bool:

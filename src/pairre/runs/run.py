@@ -17,7 +17,7 @@ from pairre.graph import Graph
 from pairre.models import Ensemble, Model
 from pairre.rules import Rule
 from pairre.runs.build import build_model
-from pairre.runs.calibration import Calibration
+from pairre.runs.calibration import Calibration, num_trained
 from pairre.runs.folder import RunFolder
 from pairre.runs.mapped_rows import Block, open_blocks, set_blocks, whole_weights
 from pairre.runs.members import Members
@@ -58,6 +58,11 @@ class Run:
     def unfinished(self) -> Unfinished | None:
         """How far the run was trained, if it was stopped before its end; None if it has ended."""
         return None if self.path is None else Unfinished.of(self.path, self.recipe)
+
+    @property
+    def num_trained(self) -> int:
+        """How many entities were there when the run was trained: all, unless `extend` has added others since."""
+        return num_trained(self.origin, self.graph.num_entities)
 
     def entity_vectors(self) -> Vectors:
         """Return the names of all entities and their vectors as the score uses them, an array [E, D]."""
@@ -123,7 +128,7 @@ def load_run(
     files, is_shared = weight_files(folder.path), processes is not None and processes.size > 1
     if len(files) > 1 or (files and is_shared):
         with (processes or ALONE).together():
-            blocks = open_blocks(files, verify=verify, processes=processes)
+            blocks = open_blocks(files, verify=verify, required=folder.format != 1, processes=processes)
         model = _model_of_blocks(folder, graph, recipe, chosen, blocks, processes)
     else:
         model = stored_model(folder, graph, recipe, members, chosen)
@@ -194,5 +199,5 @@ def grown_model(base: Run, graph: Graph, device: torch.device) -> Model:
     model = build_model(graph, base.recipe, device, False, base.model.attached_with)
     grown = model.state_dict()
     for name, value in whole_weights(base.model).items():
-        grown[name][: len(value)] = value.to(device)
+        grown[name][: len(value)].copy_(value)
     return model

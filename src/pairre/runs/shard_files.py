@@ -140,10 +140,7 @@ def save_weights(
 ) -> None:
     """Replace the weights of a run folder by those of all processes, all or none; every rank calls it."""
     part = folder / f".{_NEXT}.part"
-    with processes.together(), disk_errors(folder):
-        if processes.is_first:
-            shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
+    make_part(part, processes)
     with processes.together():
         write_shard(part, processes, tensors, start, total, metadata)
     with processes.together(), disk_errors(folder):
@@ -151,6 +148,14 @@ def save_weights(
             sync_folder(part)
             part.replace(folder / _NEXT)
             _finish_replacing(folder)
+
+
+def make_part(part: Path, processes: Processes) -> None:
+    """Make the folder that every rank writes its file into, which gets another name when it is whole."""
+    with processes.together(), disk_errors(part.parent):
+        if processes.is_first:
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
 
 
 def _finish_replacing(folder: Path) -> None:

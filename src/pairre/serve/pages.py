@@ -276,8 +276,6 @@ def relation_page(state: RunState, name: str) -> RelationPage:
     metrics = (state.store.find("metrics") or {}).get("by_relation", {}).get(graph.relations[id], {})
     _, tails_per_head, heads_per_tail = state.means
     links = discovered(state, id, 0, NUM_LINKS)[0] if state.store.find("links") is not None else []
-    train = graph.train[graph.train[:, 1] == id].long()
-    sample = train[torch.from_numpy(np.argsort(-state.num_facts[train[:, 0].numpy()], kind="stable")[:NUM_FACTS])]
     return {
         "relation": state.relation_ref(id),
         "category": state.categories[id],
@@ -292,9 +290,17 @@ def relation_page(state: RunState, name: str) -> RelationPage:
         "num_ranked": metrics.get("num_triples", 0),
         "discovered": links,
         "worst_errors": [_worst_error(state, error) for error in metrics.get("errors", [])],
-        "sample": [state.fact(ids, "train") for ids in sample.tolist()],
+        "sample": [state.fact(ids, "train") for ids in _sample(state, id).tolist()],
         "preparing": state.store.missing(),
     }
+
+
+def _sample(state: RunState, id: int) -> Tensor:
+    """Return some triples [N, 3] of train with a relation, of the heads with the most facts, one of each first."""
+    rows = state.run.graph.train[state.run.graph.train[:, 1] == id].long()
+    rows = rows[torch.from_numpy(np.argsort(-state.num_facts[rows[:, 0].numpy()], kind="stable"))]
+    first = np.sort(np.unique(rows[:, 0].numpy(), return_index=True)[1])
+    return rows[torch.from_numpy(np.r_[first, np.setdiff1d(np.arange(len(rows)), first)][:NUM_FACTS])]
 
 
 def _patterns(state: RunState, id: int) -> list[PatternOfRelation]:
@@ -343,7 +349,9 @@ def discovered(state: RunState, relation: int | None, start: int, size: int) -> 
     chosen = rows[start : start + size]
     triples, scores = found["triples"][chosen].long(), found["scores"][chosen]
     calibration = calibration_of(state.run)
-    p = None if calibration is None else calibration.probability(scores, triples[:, 1])
+    p: list[float | None] = [None] * len(triples)
+    if calibration is not None:
+        p = calibration.of_triples(scores, triples)
     base_rate = None if calibration is None else calibration.base_rate
     rank = torch.arange(start + 1, start + 1 + len(triples))
     unknown, none = torch.full((len(triples),), -1, dtype=torch.int8), torch.zeros(0, dtype=torch.int64)

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from pairre.analysis.patterns import KINDS, Overlaps, agreement, paired_vectors, patterns_in_triples, search
+from pairre.analysis.patterns import KINDS, agreement, paired_vectors, patterns_in_triples, search_frequent
 from pairre.analysis.report.answers import reliability, worst_errors
 from pairre.evaluation import calibration_of
 from pairre.evaluation.evaluate import summarise_groups, triples_by_category, triples_by_relation
@@ -190,7 +190,7 @@ def _patterns(run: Run, progress: Progress) -> dict[str, Any]:
     confidence = {(p.kind, p.relations): p.score for p in patterns_in_triples(graph, progress=progress)}
     agreed = {}
     if vectors is not None:
-        found = search(vectors, Overlaps.of(graph), max_patterns=_MAX_PATTERNS)
+        found = search_frequent(vectors, graph, max_patterns=_MAX_PATTERNS)
         agreed = {(p.kind, p.relations): p.score for patterns in found.values() for p in patterns}
         for kind in KINDS:
             missing = [key for key in confidence if key[0] == kind and key not in agreed]

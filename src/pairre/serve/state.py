@@ -216,8 +216,8 @@ class RunState:
         ranks, triples, scores, splits = (
             column.tolist() for column in (found.rank, found.triples, found.scores, found.split)
         )
-        p = [None] * len(ranks) if found.probabilities is None else found.probabilities.tolist()
         entity, relation, base_rate = self._entity_ref, self._relation_ref, found.base_rate
+        rows = zip(ranks, triples, scores, found.probabilities, splits, strict=True)
         return [
             {
                 "rank": rank,
@@ -229,7 +229,7 @@ class RunState:
                 "base_rate": base_rate,
                 "known": None if split < 0 else SPLITS[split],
             }
-            for rank, (h, r, t), score, probability, split in zip(ranks, triples, scores, p, splits, strict=True)
+            for rank, (h, r, t), score, probability, split in rows
         ]
 
     # --- the run ---

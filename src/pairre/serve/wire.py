@@ -24,6 +24,7 @@ Tag = Literal[
 _TAGS: tuple[Tag, ...] = get_args(Tag)
 _HEAD = struct.Struct("<BI")
 _LENGTH = struct.Struct("<I")
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one for each call
 MAX_FRAME = 1 << 28  # bytes; more is no frame of ours
 
 
@@ -53,13 +54,13 @@ def frame(tag: Tag, data: bytes) -> bytes:
 
 def json_frame(tag: Tag, value: Any) -> bytes:
     """Return a message of plain values as bytes."""
-    return frame(tag, json.dumps(value, separators=(",", ":")).encode())
+    return frame(tag, _encode(value).encode())
 
 
 def answers_frame(answers: Iterable[Answered]) -> bytes:
     """Return answers as one message: their numbers, kinds and lengths, then their bodies."""
     answers = list(answers)
-    index = json.dumps([[one.number, one.is_error, len(one.body)] for one in answers], separators=(",", ":")).encode()
+    index = _encode([[one.number, one.is_error, len(one.body)] for one in answers]).encode()
     return frame("answers", b"".join([_LENGTH.pack(len(index)), index, *(one.body for one in answers)]))
 
 

@@ -159,13 +159,19 @@ class DistillRecipe:
 
 @dataclass(frozen=True)
 class TablesRecipe:
-    """Where the rows of entities are while several processes train; one process has them in memory."""
+    """Where the rows of entities are while a model learns."""
 
+    place: Literal["device", "host"] = _key(
+        "device",
+        "memory that has the rows of entities and the state of their optimiser: `device` is that of the device that "
+        "computes; `host` is that of the machine, which a GPU then reads and writes, for tables that do not fit the "
+        "GPU. The results are the same; on a CPU both are one",
+    )
     engine: Literal["auto", "exchange", "torchrec"] = _key(
         "auto",
-        "what brings rows to the processes that need them and updates them: `exchange` can do every optimiser and "
-        "model; `torchrec` is TorchRec's table with row-wise Adagrad on a CPU; `auto` takes TorchRec where it is "
-        "installed and can do what the recipe asks for",
+        "what brings rows to those of several processes that need them, and updates them: `exchange` can do every "
+        "optimiser and model; `torchrec` is TorchRec's table with row-wise Adagrad on a CPU; `auto` takes TorchRec "
+        "where it is installed and can do what the recipe asks for",
     )
 
 

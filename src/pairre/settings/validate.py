@@ -19,6 +19,7 @@ def validate(recipe: Recipe, graph: Graph, model: type[Model], *, with_rules: bo
     _check_loss(recipe, graph)
     _check_sampling(recipe, graph)
     _check_model(recipe, model)
+    _check_place(recipe, model)
     _check_regularizer(recipe, model)
     if with_rules:
         _check_rules(recipe, model)
@@ -36,6 +37,8 @@ def validate_over_processes(recipe: Recipe, model: type[Model], device: str, *, 
         raise RecipeError(f"rules.mode: several processes cannot follow rules; leave out --rules, or {alone}")
     if recipe.distill.teacher:
         raise RecipeError(f"distill.teacher: several processes cannot learn from a teacher; {alone}")
+    if recipe.tables.place == "host":
+        raise RecipeError(f"tables.place: host is for one process with a GPU; set it to device, or {alone}")
     if recipe.tables.engine == "torchrec" and (lack := torchrec_lacks(recipe, model, device)):
         raise RecipeError(f"tables.engine: torchrec {lack}; set it to exchange")
 
@@ -107,6 +110,17 @@ def _check_model(recipe: Recipe, model: type[Model]) -> None:
     if recipe.loss.relation_weight and not model.trains_on_relations:
         raise RecipeError(f"loss.relation_weight: {model.name} cannot score all relations of a pair while it trains")
     model.num_weights(settings.dim)  # a model that cannot have so many features refuses here
+
+
+def _check_place(recipe: Recipe, model: type[Model]) -> None:
+    if recipe.tables.place == "host" and model.rows_per_entity > 1:
+        what = f"{model.name} reads the rows of neighbours, too many in each step to come from the host"
+        raise RecipeError(f"tables.place: {what}; set it to device")
+    if recipe.tables.place == "host" and not recipe.sampling.negatives:
+        raise RecipeError(
+            "tables.place: each step reads all entities (sampling.negatives=0), which are too many to come from the "
+            "host; draw negatives, or set tables.place to device"
+        )
 
 
 def _check_regularizer(recipe: Recipe, model: type[Model]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 import signal
 import sqlite3
 import time
@@ -33,6 +34,7 @@ from pairre.settings.parse import OLD_NAMES
 from pairre.support.device import pick_device
 from pairre.support.errors import GraphError, MissingExtraError, PairREError, RecipeError, RunError, TrainingError
 from pairre.support.files import disk_errors, write_text
+from pairre.support.interrupts import check_interrupt, interrupts_noted
 from pairre.support.memory import is_out_of_memory
 from pairre.support.randomness import key
 from pairre.support.reading import parse_toml, read_text, shortened
@@ -184,18 +186,25 @@ def tune(
     if not ranges:
         raise RecipeError("every key of the space is set: nothing is left to tune")
     pick_device(device)  # an unknown one is refused before the folder is made
-    started = time.monotonic()
-    with _study(path, graph, base, ranges, seed) as study:
+    if trials < 1 or (timeout is not None and not timeout >= 0):
+        raise RecipeError(f"trials {trials}, timeout {timeout}: at least one trial, and seconds from 0 on expected")
+    started, is_new = time.monotonic(), not path.exists()
+    with interrupts_noted(), _study(path, graph, base, ranges, seed) as study:
         tuner = _Tuner(study, graph, base, ranges, seed, device)
         try:
             while tuner.num_trials < trials and (timeout is None or time.monotonic() - started < timeout):
                 attempt = tuner.attempt()
                 tuner.keep_best(path / "best.toml")
                 report(attempt)
+                check_interrupt()
         except KeyboardInterrupt:
             raise TuningInterruptedError(path) from None
-        tuner.keep_best(path / "best.toml")
-        return tuner.result()
+        if tuner.num_trials:
+            tuner.keep_best(path / "best.toml")
+            return tuner.result()
+    if is_new:
+        shutil.rmtree(path)
+    raise TrainingError(f"timeout {timeout:g}: over before a trial could begin; give it more seconds")
 
 
 class _Tuner:
@@ -221,6 +230,7 @@ class _Tuner:
         settings = {name: _suggest(trial, name, values) for name, values in self.ranges.items()}
 
         def watch(_: int, mrr: float) -> None:
+            check_interrupt()
             seen.append(mrr)
             trial.report(mrr, len(seen))
             if trial.should_prune():

@@ -33,6 +33,8 @@ def pick_device(name: str = "auto", number_here: int = 0) -> torch.device:
     num_devices = torch.cuda.device_count()
     if device.type == "cuda" and device.index >= num_devices:
         raise DeviceError(f"device '{name}': this machine has {num_devices} CUDA devices; try --device cpu")
+    if device.type == "cuda" and turn:
+        torch.cuda.set_device(device)  # on which Triton starts kernels, wherever their tensors are
     return device
 
 

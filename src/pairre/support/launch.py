@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from pairre.support.errors import PairREError
 from pairre.support.processes import STORE_FILE
 
 MOST_LIVES = 11  # of one command; what kills it so often will kill it again
 _GRACE = 10.0  # seconds for the other processes to notice that one has gone
 _PAUSE = 0.05
+_MOST_PER_CORE, _MOST_ON_ANY = 4, 16  # processes; each takes some hundred megabytes before it begins
 
 
 def launch(arguments: Sequence[str], number: int, tell: Callable[[str], None]) -> int:
@@ -28,6 +30,9 @@ def launch(arguments: Sequence[str], number: int, tell: Callable[[str], None]) -
 
     `tell` gets a line where a process was killed and all start again.
     """
+    cores = os.cpu_count() or 1
+    if number > (most := max(_MOST_ON_ANY, _MOST_PER_CORE * cores)):
+        raise PairREError(f"--nproc {number:,}: at most {most} processes on this machine, which has {cores} cores")
     with (
         tempfile.TemporaryDirectory(prefix="pairre-processes-") as folder,
         _forwarded_signals() as (processes, received),

@@ -18,8 +18,10 @@ def load_plugin(name: str) -> None:
     A model or a loss that it defines registers itself. Nothing else ever imports code that a user did not name.
     """
     path = Path(name)
-    loaded.append(str(path.absolute()) if path.suffix == ".py" else name)
-    if path.suffix != ".py":
+    if path.suffix == ".py":
+        _load_file(path)
+        loaded.append(str(path.absolute()))
+    else:
         if "" not in sys.path:
             sys.path.insert(0, "")  # a module of the folder that the command runs in, as python -m finds it
         try:
@@ -28,9 +30,12 @@ def load_plugin(name: str) -> None:
             raise PairREError(
                 f"--plugin {name}: no module named '{error.name}'; give its name or a .py file"
             ) from error
-        return
+        loaded.append(name)
+
+
+def _load_file(path: Path) -> None:
     if not path.is_file():
-        raise PairREError(f"--plugin {name}: no such file")
+        raise PairREError(f"--plugin {path}: no such file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None

@@ -54,22 +54,26 @@ class Place:
     size: int
     local_rank: int = 0  # among those of this machine
     life: int = 0  # how often all of them were started again
+    local_size: int = 1  # how many of them are on this machine, at most
 
 
 def place() -> Place | None:
     """Return which of several processes this one is, or None if it is alone."""
-    found = _place_in("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT")
+    found = _place_in("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RESTART_COUNT", "LOCAL_WORLD_SIZE")
     # A batch script of Slurm has no step of tasks: only what srun starts has one.
-    found = found or _place_in("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_RESTART_COUNT")
+    by_slurm = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_RESTART_COUNT"
+    found = found or _place_in(*by_slurm, "SLURM_STEP_TASKS_PER_NODE")
     return found if found and found.size > 1 else None
 
 
 def _place_in(*names: str) -> Place | None:
-    """Return the place that four variables say: rank, size, rank on the machine, life."""
-    rank, size, local, life = (os.environ.get(name, "") for name in names)
+    """Return the place that five variables say: rank, size, rank on the machine, life, size on the machine."""
+    rank, size, local, life, here = (os.environ.get(name, "") for name in names)
     if not rank.isdecimal() or not size.isdecimal():
         return None
-    return Place(int(rank), int(size), int(local or 0), int(life or 0))
+    sizes = [int(number) for number in re.findall(r"(\d+)(?:\(x\d+\))?", here)]  # Slurm's of each node: 8(x3),4
+    alike = int(size) if STORE_FILE in os.environ else 1  # where nothing says it
+    return Place(int(rank), int(size), int(local or 0), int(life or 0), max(sizes, default=alike))
 
 
 def first_of_nodes(nodes: str) -> str:
@@ -92,6 +96,7 @@ class Processes:
     size: int = 1
     local_rank: int = 0
     life: int = 0
+    local_size: int = 1
 
     @property
     def is_first(self) -> bool:
@@ -119,7 +124,10 @@ class Processes:
         if self.size > 1:
             import torch.distributed as dist
 
-            exchanged(dist.all_reduce, x, getattr(dist.ReduceOp, how))
+            host = x.cpu()  # itself, unless it is on another device
+            exchanged(dist.all_reduce, host, getattr(dist.ReduceOp, how))
+            if host is not x:
+                x.copy_(host)
         return x
 
     def any(self, flag: bool) -> bool:
@@ -201,7 +209,7 @@ def join_processes() -> Processes:
     # Threads of gloo that still run when Python ends would abort the process.
     atexit.register(lambda: dist.is_initialized() and dist.destroy_process_group())
     dist.init_process_group("gloo", store=_store(), rank=here.rank, world_size=here.size, timeout=_TIMEOUT)
-    return Processes(here.rank, here.size, here.local_rank, here.life)
+    return Processes(here.rank, here.size, here.local_rank, here.life, here.local_size)
 
 
 @cache

@@ -18,13 +18,14 @@ from torch import Tensor
 
 from pairre.support.errors import RunError
 from pairre.support.files import disk_errors, written_whole
+from pairre.support.host_memory import on_cpu
 
 _HASHED_AT_ONCE = 16 << 20  # bytes of a tensor that one thread hashes
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Write a safetensors file atomically, with a checksum of all tensors and metadata in its metadata."""
-    stored = {name: value.detach().contiguous().cpu() for name, value in tensors.items()}
+    stored = {name: on_cpu(value.detach().contiguous()) for name, value in tensors.items()}
     described = {**(metadata or {}), "checksum": _tensor_checksum(stored, metadata or {})}
     # save_file first writes a temporary file of its own beside the one it is given: the folder has both.
     with written_whole(path, folder=True) as part:
@@ -83,10 +84,10 @@ class MappedTensors:
     Nothing may be written to them.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Map a file of `write_tensors`; a RunError says that it is damaged."""
-        self.path = path
-        described, metadata = read_tensors(path, verify=False)  # their numbers are not read
+    def __init__(self, path: Path, *, required: bool = True) -> None:
+        """Map a file of `write_tensors`; a RunError says that it is damaged. `required` is as for `read_tensors`."""
+        self.path, self._required = path, required
+        described, metadata = read_tensors(path, verify=False, required=required)  # their numbers are not read
         self.metadata = metadata
         with disk_errors(path), path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
@@ -111,6 +112,8 @@ class MappedTensors:
     def verify(self) -> None:
         """Compare the tensors with their checksum; a RunError says that they are damaged."""
         checksum = read_metadata(self.path).get("checksum")
+        if checksum is None and not self._required:
+            return
         if checksum != _tensor_checksum(self.tensors, self.metadata, self.release):
             raise RunError(f"{self.path}: damaged: its contents differ from its checksum")
 

@@ -98,7 +98,8 @@ class LocalTable:
         """Apply what was deferred, so that every row is as after `step` steps."""
         self.flush_deferred(step)
         if self.constraint:
-            self.constraint(self.table)
+            for _, rows in self.local_rows():
+                self.constraint(rows)
 
     def restart(self, step: Tensor) -> None:
         """Flush, then forget the state of the optimiser."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pairre.kernels import AdamState, IdGroups, compute_dtype
 from pairre.settings.recipe import TrainRecipe
+from pairre.support.host_memory import zeros_beside
 from pairre.tables.local import LocalTable, RowConstraint
 from pairre.tables.schedule import adam_rates
 
@@ -27,9 +28,9 @@ class AdamTable(LocalTable):
 
     def __init__(self, table: Tensor, recipe: TrainRecipe, constraint: RowConstraint | None = None) -> None:
         super().__init__(table, recipe, constraint)
-        mean, square = (torch.zeros_like(table, dtype=compute_dtype(table.dtype)) for _ in range(2))
-        seen = torch.full((len(table),), -1, dtype=torch.int32, device=table.device)
-        self.adam = AdamState(table, mean, square, seen if recipe.update_rows == "all" else None, self._rates)
+        mean, square = (zeros_beside(table, table.shape, compute_dtype(table.dtype)) for _ in range(2))
+        seen = zeros_beside(table, table.shape[:1], torch.int32).sub_(1) if recipe.update_rows == "all" else None
+        self.adam = AdamState(table, mean, square, seen, self._rates)
         self.read = partial(self.kernels.gather_adam, self.adam)  # rows catch up with the steps they missed
         self.apply = partial(self.kernels.update_adam, self.adam)  # bias correction counts steps, not those of a row
 
@@ -61,7 +62,7 @@ class AdagradTable(LocalTable):
 
     def __init__(self, table: Tensor, recipe: TrainRecipe, constraint: RowConstraint | None = None) -> None:
         super().__init__(table, recipe, constraint)
-        self.square = torch.zeros(self.accumulator_shape(table), dtype=compute_dtype(table.dtype), device=table.device)
+        self.square = zeros_beside(table, self.accumulator_shape(table), compute_dtype(table.dtype))
 
     @staticmethod
     def accumulator_shape(table: Tensor) -> torch.Size:

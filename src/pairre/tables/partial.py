@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pairre.kernels import IdGroups, backend
 from pairre.settings.recipe import TrainRecipe
+from pairre.support.host_memory import zeros_beside
 from pairre.tables.contract import Gathered
 from pairre.tables.local import RowConstraint, local_table
 
@@ -25,7 +26,8 @@ class PartialTable:
         self.num_rows, self.width = table.shape
         self._whole, self._ids = table, ids
         self._kernels = backend(table.device.type)
-        self._learning = local_table(table[ids], recipe, constraint)
+        learning = zeros_beside(table, (len(ids), self.width), table.dtype)
+        self._learning = local_table(torch.index_select(table, 0, ids, out=learning), recipe, constraint)
         self._place = torch.full((len(table),), -1, device=table.device)
         self._place[ids] = torch.arange(len(ids), device=table.device)
 

@@ -36,12 +36,16 @@ class Route:
 
 
 def _exchange(values: Tensor, out: list[int], into: list[int]) -> Tensor:
-    """Return the rows [sum(into), …] that all processes send; as bytes, because gloo does not know every type."""
+    """Return the rows [sum(into), …] that all processes send; as bytes, because gloo does not know every type.
+
+    gloo sends from the host's memory, so that rows on another device pass through it.
+    """
     import torch.distributed as dist
 
-    received = values.new_empty(sum(into), *values.shape[1:])
-    exchanged(dist.all_to_all_single, _bytes(received), _bytes(values.contiguous()), into, out)
-    return received
+    shape = sum(into), *values.shape[1:]
+    received = torch.empty(shape, dtype=values.dtype, pin_memory=values.is_cuda)
+    exchanged(dist.all_to_all_single, _bytes(received), _bytes(values.cpu().contiguous()), into, out)
+    return received.to(values.device)
 
 
 def _bytes(values: Tensor) -> Tensor:

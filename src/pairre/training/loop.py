@@ -117,14 +117,17 @@ class Loop:
         started = time.monotonic() - self.progress.seconds
         self._last_checkpoint = self._last_report = time.monotonic()
         patience = self.settings.patience or math.inf
-        while self.progress.step < self.settings.steps and self.progress.validations_without_gain < patience:
-            self.trainer.advance(1 if self.trainer.steps_per_launch == 1 else self._steps_until_event())
-            self.progress.seconds = time.monotonic() - started
-            self._handle_events(stop_signals)
-            yield
-        if self._stops_early:
-            self._announce_early_stop()
-        self._finish()
+        try:
+            while self.progress.step < self.settings.steps and self.progress.validations_without_gain < patience:
+                self.trainer.advance(1 if self.trainer.steps_per_launch == 1 else self._steps_until_event())
+                self.progress.seconds = time.monotonic() - started
+                self._handle_events(stop_signals)
+                yield
+            if self._stops_early:
+                self._announce_early_stop()
+            self._finish()
+        finally:
+            self.state.give_up_checkpoint()
 
     @property
     def _stops_early(self) -> bool:
@@ -154,17 +157,23 @@ class Loop:
             self._report()
         if len(self.valid) and (step % self.validate_every == 0 or is_last):
             before = time.monotonic()
+            self.state.finish_checkpoint()  # which has a copy of the weights, and so has validation
             self.validate()
             self._last_report += time.monotonic() - before  # speed is that of training alone
         due = time.monotonic() - self._last_checkpoint >= self.settings.checkpoint_seconds
         signum = stop_signals[0] if stop_signals else 0
+        writing = self.state.pending and self.state.is_writing()
         if self.processes.size > 1:  # which stop and store as one, though their clocks and signals differ
-            signum, due = self.processes.greatest(signum, due)
-        if self.folder and (signum or due):
+            signum, due, writing = self.processes.greatest(signum, due, writing)
+        if self.state.pending and not writing:
+            self.state.finish_checkpoint()
+        if self.folder and signum:
             self.checkpoint()
+            raise TrainingInterruptedError(step, self.folder.path, signum)
+        if self.folder and due and not writing:
+            self.trainer.check_finite()
+            self.state.begin_checkpoint()
             self._last_checkpoint = time.monotonic()
-            if signum:
-                raise TrainingInterruptedError(step, self.folder.path, signum)
 
     def _report(self) -> None:
         """Log the mean loss and the speed since the last report."""

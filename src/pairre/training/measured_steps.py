@@ -21,6 +21,11 @@ class MeasuredStep:
     step_ms: float
     file: str
     graph: str  # that was trained on
+    place: str = "device"  # `tables.place`
+
+    def counts_for(self, place: str) -> bool:
+        """Return whether the rows of entities were in such a place, which makes no difference on a CPU."""
+        return self.device == _CORES or self.place == place
 
     @property
     def work(self) -> int:

@@ -12,6 +12,7 @@ from pairre.models import Model, model_class
 from pairre.settings.recipe import Recipe
 from pairre.support.errors import RecipeError
 from pairre.support.memory import available_bytes, readable_bytes
+from pairre.support.processes import ALONE, Processes
 from pairre.tables import OPTIMIZERS
 
 COPIES_OF_ROWS = 4  # rows, their gradients, and what is between them
@@ -19,27 +20,38 @@ _CERTAIN_COPIES = {"cpu": 3, "cuda": 1}  # that every step has; measured: 4 to 1
 _BYTES_OF_A_STEP = 32  # the learning rate of a step while the rates of all are computed
 
 
-def check_memory(graph: Graph, recipe: Recipe, device: torch.device, num_processes: int = 1) -> None:
+def check_memory(graph: Graph, recipe: Recipe, device: torch.device, processes: Processes = ALONE) -> None:
     """Raise a RecipeError if the tables with their optimiser, or the learning rates, alone are beyond memory.
 
-    Each of several processes has a part of the entities.
+    Each of several processes has a part of the entities, and those of one machine or card share its memory. None may
+    allocate anything before all have looked. On the host are entities of a GPU that `tables.place` puts there.
 
     Otherwise the system might stop the process when it first writes to what it was granted.
     """
-    settings = recipe.model
+    settings, model = recipe.model, model_class(recipe.model.name)
     num_relations = graph.num_relations * (2 if settings.reciprocal else 1)
-    num = model_class(settings.name).num_parameters(
-        -(-graph.num_entities // num_processes), num_relations, settings.dim
-    )
+    num_entities = -(-graph.num_entities // processes.size)
+    num = model.num_parameters(num_entities, num_relations, settings.dim)
+    on_host = num_entities * model.entity_width(settings.dim) if rows_on_host(recipe, device) else 0
     state = 4 * OPTIMIZERS[recipe.train.optimizer].state_per_number
-    needed = num * ((2 if settings.storage != "float32" else 4) + state)
-    _refuse_beyond(needed, f"model.dim: {settings.dim:,} features", "tables and optimiser", device)
-    steps = recipe.train.steps
-    _refuse_beyond(_BYTES_OF_A_STEP * steps, f"train.steps: {steps:,} steps", "their learning rates", None)
+    advice = "choose fewer, or set tables.place to host" if device.type == "cuda" and not on_host else "choose fewer"
+    for numbers, where in ((num - on_host, device), (on_host, None)):
+        needed = numbers * ((2 if settings.storage != "float32" else 4) + state)
+        what, together = f"model.dim: {settings.dim:,} features", _sharing(where, processes)
+        _refuse_beyond(needed, what, "tables and optimiser", where, together, advice)
+    steps, together = recipe.train.steps, _sharing(None, processes)
+    _refuse_beyond(_BYTES_OF_A_STEP * steps, f"train.steps: {steps:,} steps", "their learning rates", None, together)
 
 
-def check_batch_memory(graph: Graph, recipe: Recipe, batch: int, device: torch.device) -> None:
-    """Raise a RecipeError if a batch of B positives is beyond memory by itself.
+def rows_on_host(recipe: Recipe, device: torch.device) -> bool:
+    """Return whether a recipe keeps the rows of entities in another memory than that of the device."""
+    return recipe.tables.place == "host" and device.type == "cuda"
+
+
+def check_batch_memory(
+    graph: Graph, recipe: Recipe, batch: int, device: torch.device, processes: Processes = ALONE
+) -> None:
+    """Raise a RecipeError if a batch of B positives for each process is beyond memory by itself.
 
     Only what a step certainly needs is counted, so that nothing is refused that could be trained.
     """
@@ -47,7 +59,8 @@ def check_batch_memory(graph: Graph, recipe: Recipe, batch: int, device: torch.d
     needed = _CERTAIN_COPIES.get(device.type, 1) * bytes_of_batch(model, recipe, graph, batch)
     keys = {"train.batch": batch, "sampling.negatives": negatives, "model.dim": recipe.model.dim}
     what = f"{batch:,} positives with {negatives:,} negatives of {recipe.model.dim:,} features"
-    _refuse_beyond(needed, f"{max(keys, key=lambda key: keys[key])}: {what}", "a batch", device)
+    key = max(keys, key=lambda key: keys[key])
+    _refuse_beyond(needed, f"{key}: {what}", "a batch", device, _sharing(device, processes))
 
 
 def bytes_of_batch(model: type[Model], recipe: Recipe, graph: Graph, batch: int) -> int:
@@ -67,11 +80,25 @@ def _width(model: type[Model], table: str, dim: int) -> int:
         return int(model(1, 1, dim).stored[table].width)
 
 
-def _refuse_beyond(needed: int, what: str, purpose: str, device: torch.device | None) -> None:
-    """Raise a RecipeError if more bytes are needed than are free on a device, by default the host."""
+def _sharing(device: torch.device | None, processes: Processes) -> int:
+    """Return how many processes share the memory of a device, by default the host."""
+    cards = torch.cuda.device_count() if device is not None and device.type == "cuda" else 1
+    return -(-processes.local_size // max(1, cards))
+
+
+def _refuse_beyond(
+    needed: int,
+    what: str,
+    purpose: str,
+    device: torch.device | None,
+    sharing: int,
+    advice: str = "choose fewer",
+) -> None:
+    """Raise a RecipeError if processes that each need some bytes need more than are free on a device."""
     available = available_bytes(device)
-    if available is not None and needed > available:
+    if available is not None and needed * sharing > available:
+        whose = f" of each of {sharing} processes" if sharing > 1 else ""
         raise RecipeError(
-            f"{what} need {readable_bytes(needed)} for {purpose}, and {readable_bytes(available)} are free on "
-            f"{device or 'this machine'}; choose fewer"
+            f"{what} need {readable_bytes(needed)} for {purpose}{whose}, and {readable_bytes(available)} are free on "
+            f"{device or 'this machine'}; {advice}"
         )

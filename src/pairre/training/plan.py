@@ -35,6 +35,7 @@ class Part:
     name: str
     num_bytes: int  # in one process
     divided: bool  # whether several processes would divide it
+    on_host: bool = False  # whether it stays in the memory of the machine when a GPU computes
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,9 @@ def _parts(graph: Graph, recipe: Recipe, num_processes: int) -> list[Part]:
         divided = name == "entity"
         rows = -(-len(table) // num_processes) if divided else len(table)
         row = table.shape[1] * table.element_size()
-        parts.append(Part(f"table of {name} rows", rows * row, divided))
-        parts.append(Part(f"optimiser of {name} rows", rows * _state_of_row(table, recipe), divided))
+        where = divided, divided and recipe.tables.place == "host"
+        parts.append(Part(f"table of {name} rows", rows * row, *where))
+        parts.append(Part(f"optimiser of {name} rows", rows * _state_of_row(table, recipe), *where))
     num = len(graph.train)
     on_disk = " (on disk: 0 on a CPU)" if graph.stored else ""
     parts.append(Part(f"index of known triples, at most{on_disk}", _INDEX_SIDES * (16 + 4) * num, False))
@@ -169,13 +171,18 @@ def _state_of_row(table: torch.nn.Parameter, recipe: Recipe) -> int:
 def _places(parts: list[Part], num_processes: int) -> list[Place]:
     """Return the memories that the parts of one process may be in; on this machine all processes may be together."""
     memory = available_bytes() or 0
-    found: dict[str, float] = {"this machine's memory": memory}
+    places = [_place("this machine's memory", memory, parts)]
     if num_processes > 1:
-        found[f"this machine's memory, divided by {num_processes} processes"] = memory / num_processes
+        name = f"this machine's memory, divided by {num_processes} processes"
+        places.append(_place(name, memory // num_processes, parts))
+    if on_host := [part for part in parts if part.on_host]:
+        places.append(_place("this machine's memory beside a GPU", memory, on_host))
+    cards: dict[str, float] = {}
     for number in range(torch.cuda.device_count()):
         device = torch.device("cuda", number)
-        found[f"this machine's {torch.cuda.get_device_name(device)}"] = torch.cuda.mem_get_info(device)[0]
-    return [_place(name, int(size), parts) for name, size in {**found, **_CARDS}.items()]
+        cards[f"this machine's {torch.cuda.get_device_name(device)}"] = torch.cuda.mem_get_info(device)[0]
+    on_card = [part for part in parts if not part.on_host]
+    return places + [_place(name, int(size), on_card) for name, size in {**cards, **_CARDS}.items()]
 
 
 def _place(name: str, size: int, parts: list[Part]) -> Place:
@@ -202,7 +209,9 @@ def _durations(num_triples: int, recipe: Recipe) -> list[Duration]:
         points = [
             point
             for point in MEASURED_STEPS
-            if point.device == device and bool(point.chunk_size) == bool(sampling.chunk_size)
+            if point.device == device
+            and bool(point.chunk_size) == bool(sampling.chunk_size)
+            and point.counts_for(recipe.tables.place)
         ]
         if not points:
             continue

@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 
 from pairre.evaluation import calibration_of, evaluate
+from pairre.evaluation.calibration import is_huge
 from pairre.graph import Graph, Split
 from pairre.graph.leakage import describe_leakage
 from pairre.rules import Rule
@@ -170,6 +171,12 @@ class Session:
             with self.processes.together():
                 if self.processes.is_first:
                     self.folder.save_calibration(calibration)
+        elif self.folder and len(self.graph.valid) and is_huge(self.graph):
+            log.warning(
+                "%s: no probabilities were fitted, which takes minutes and gigabytes for %s triples; "
+                "pairre calibrate %s fits them",
+                *(self.graph.name, f"{len(self.graph.train):,}", shell_word(self.folder.path)),
+            )
         return run
 
 

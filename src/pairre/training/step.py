@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -72,11 +72,12 @@ class Trainer:
         validate(recipe, graph, score_function, with_rules=bool(rules))
         if processes.size > 1:
             validate_over_processes(recipe, score_function, device.type, with_rules=bool(rules))
-        check_memory(graph, recipe, device, processes.size)
+        with processes.together():
+            check_memory(graph, recipe, device, processes)
         learnt = (partial.triples, partial.weights) if partial else ()
         # Before the model, because building its index needs much memory.
         self.sampler = Sampler(graph, recipe, score_function, device, *learnt, processes=processes)
-        check_batch_memory(graph, recipe, -(-self.sampler.batch_size // processes.size), device)
+        check_batch_memory(graph, recipe, -(-self.sampler.batch_size // processes.size), device, processes)
         self.compute_targets = self.sampler.targets  # `overlap` replaces it on a GPU
         self.model = (
             partial.model if partial else build_model(graph, recipe, device, holds_entities=processes.size == 1)
@@ -213,8 +214,12 @@ class Trainer:
 
     def store_checkpoint(self, folder: RunFolder) -> None:
         """Store everything that the next step depends on in a run folder."""
+        folder.save_checkpoint(self.tensors(), self.progress_now())
+
+    def progress_now(self) -> Progress:
+        """Return a copy of the progress, for a checkpoint."""
         self.progress.loss_sum = self.total_loss()
-        folder.save_checkpoint(self.tensors(), self.progress)
+        return replace(self.progress)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that a checkpoint holds, by name: weights and the state of optimisers."""

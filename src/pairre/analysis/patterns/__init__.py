@@ -11,13 +11,14 @@ from pairre.analysis.patterns.agreement import (
     products,
 )
 from pairre.analysis.patterns.detect import Comparison, compare, patterns_in_triples
-from pairre.analysis.patterns.search import MIN_AGREEMENT, MIN_OVERLAP, Overlaps, search
+from pairre.analysis.patterns.search import MIN_AGREEMENT, MIN_OVERLAP, MOST_SEARCHED, Overlaps, search, search_frequent
 
 __all__ = [
     "FORMULAS",
     "KINDS",
     "MIN_AGREEMENT",
     "MIN_OVERLAP",
+    "MOST_SEARCHED",
     "Comparison",
     "Kind",
     "Overlaps",
@@ -29,4 +30,5 @@ __all__ = [
     "patterns_in_triples",
     "products",
     "search",
+    "search_frequent",
 ]

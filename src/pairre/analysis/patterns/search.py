@@ -20,6 +20,7 @@ from pairre.graph import Graph
 
 MIN_OVERLAP = 0.1  # fraction of the smaller of two sets of entities that must be in both
 MIN_AGREEMENT: dict[Kind, float] = {"symmetry": 0.81, "inverse": 0.78, "subrelation": 0.73, "composition": 0.77}
+MOST_SEARCHED = 2_000  # relations whose pairs are all looked at
 _ELEMENTS = 1 << 24  # of a temporary array
 
 
@@ -31,11 +32,14 @@ class Overlaps(NamedTuple):
     chain: np.ndarray  # tails of the first and heads of the second
 
     @classmethod
-    def of(cls, graph: Graph) -> Overlaps:
-        """Return the overlaps in the training triples, counted over one chunk of entities at a time."""
-        num = graph.num_relations
+    def of(cls, graph: Graph, relations: np.ndarray | None = None) -> Overlaps:
+        """Return the overlaps of all or some relations in train, counted over one chunk of entities at a time."""
+        triples, num = graph.train.long(), graph.num_relations
+        if relations is not None:
+            place = torch.full((num,), -1).index_put((torch.from_numpy(relations),), torch.arange(len(relations)))
+            num, triples[:, 1] = len(relations), place[triples[:, 1]]
+            triples = triples[triples[:, 1] >= 0]
         heads, tails, chain = (torch.zeros(num, num) for _ in range(3))
-        triples = graph.train.long()
         size = max(1, _ELEMENTS // num)
         for start in range(0, graph.num_entities, size):
             head, tail = (torch.zeros(min(size, graph.num_entities - start), num) for _ in range(2))
@@ -75,6 +79,19 @@ def search(
     for kind, relations, scores in _pairs_and_chains(vectors, overlaps):
         found[kind].add(scores, relations)
     return {kind: best.patterns() for kind, best in found.items()}
+
+
+def search_frequent(vectors: Vectors, graph: Graph, max_patterns: int = 100_000) -> dict[Kind, list[Pattern]]:
+    """Return the patterns of the most frequent relations of a graph, at most `MOST_SEARCHED`; see `search`."""
+    if graph.num_relations <= MOST_SEARCHED:
+        return search(vectors, Overlaps.of(graph), max_patterns=max_patterns)
+    frequent = torch.bincount(graph.train[:, 1].long()).argsort(descending=True, stable=True)
+    ids = frequent[:MOST_SEARCHED].sort().values.numpy()
+    found = search(Vectors(vectors.head[ids], vectors.tail[ids]), Overlaps.of(graph, ids), max_patterns=max_patterns)
+    return {
+        kind: [Pattern(kind, tuple(ids[list(p.relations)].tolist()), p.score) for p in patterns]
+        for kind, patterns in found.items()
+    }
 
 
 def symmetries(vectors: Vectors) -> np.ndarray:

@@ -32,7 +32,9 @@ def answers_and_reliability(run: Run, split: Split, ranks: Mapping[Side, Ranks])
     result: dict[str, Any] = {"answers": _new_answers(run, calibration)}
     if calibration is not None:
         result["base_rate"] = calibration.base_rate
-        result["answers_note"] = describe_calibration(calibration)
+        newer = " What is about an entity that came with `extend` has a score only."
+        has_newer = any(answer["p"] is None for answer in result["answers"])
+        result["answers_note"] = describe_calibration(calibration) + newer * has_newer
     if ranks:
         result["errors"] = _worst_errors(run, split, ranks)
         if calibration is not None and (diagram := reliability(run, split, calibration)):
@@ -54,9 +56,10 @@ def _new_answers(run: Run, calibration: Calibration | None) -> list[dict[str, An
         row = (found.ids >= 0).nonzero()[:, 0]
         heads, scores, tails = heads[row], found.scores[row, 0], found.ids[row, 0]
         best = scores.argsort(descending=True, stable=True)[:ANSWERS_PER_RELATION]
-        p = [None] * len(best)
+        p: list[float | None] = [None] * len(best)
         if calibration is not None:
-            p = calibration.probability(scores[best], torch.full_like(best, relation)).tolist()
+            given = torch.stack([heads[best], torch.full_like(best, relation), tails[best]], 1)
+            p = calibration.of_triples(scores[best], given)
         for head, tail, score, probability in zip(heads[best], tails[best], scores[best], p, strict=True):
             names = {"head": graph.show_entity(int(head)), "tail": graph.show_entity(int(tail))}
             rows.append({**names, "relation": relation, "score": round(float(score), 4), "p": probability})

@@ -13,15 +13,15 @@ from pairre.analysis.patterns import (
     FORMULAS,
     KINDS,
     MIN_AGREEMENT,
+    MOST_SEARCHED,
     Kind,
-    Overlaps,
     Pattern,
     Vectors,
     agreement,
     compare,
     paired_vectors,
     patterns_in_triples,
-    search,
+    search_frequent,
 )
 from pairre.analysis.patterns.detect import MIN_CONFIDENCE, MIN_COVERAGE, MIN_SUPPORT
 from pairre.analysis.patterns.search import symmetries
@@ -197,10 +197,11 @@ def _mined() -> str:
 
 def _from_vectors(vectors: Vectors, graph: Graph, triples: set[Pattern]) -> dict[str, Any]:
     """Return the patterns in vectors and in triples, their comparison, and the packed vectors."""
-    found = search(vectors, Overlaps.of(graph))
+    found = search_frequent(vectors, graph)
     compared = compare((p for patterns in found.values() for p in patterns), triples)
     thresholds = ", ".join(f"{kind} {least:g}" for kind, least in MIN_AGREEMENT.items())
     packed = _packed(vectors, graph, [p for patterns in found.values() for p in patterns[:50]])
+    too_many = graph.num_relations > MOST_SEARCHED
     left_out = graph.num_relations - len(packed["relations"])
     return {
         "vectors": packed,
@@ -209,6 +210,7 @@ def _from_vectors(vectors: Vectors, graph: Graph, triples: set[Pattern]) -> dict
         "patterns_note": "Agreement is the fraction of the two sides of a pattern's equation that cancels: 1 where it "
         f"holds, about 0.2 by chance (0.36 for a symmetry). From here up (✓) the vectors show it: {thresholds}. "
         f"{_mined()} At most {MOST_PATTERNS:,} of each kind are listed."
+        + (f" The vectors of the {MOST_SEARCHED:,} most frequent relations were searched." if too_many else "")
         + (f" Histograms are there for all but {left_out:,} less frequent relations." if left_out else ""),
         "comparison_note": "Precision: of the patterns that the vectors show, the fraction that the triples show too. "
         "Recall: of those that the triples show, the fraction that the vectors do.",

@@ -74,7 +74,7 @@ function answers() {
   const probable = data.answers.some(({ p }) => p !== null);
   $("answers-table").append(table(
     [{ text: "head", className: "text" }, { text: "relation", className: "text" }, { text: "new tail", className: "text" }, probable ? "probability" : "score"],
-    data.answers.map(({ head, relation, tail, score, p }) => ({ cells: [left(head), left(relationLink(relation)), left(tail), { node: p === null ? fixed(score) : shareBar(p, data.base_rate) }] }))));
+    data.answers.map(({ head, relation, tail, score, p }) => ({ cells: [left(head), left(relationLink(relation)), left(tail), { node: p === null ? `${probable ? "score " : ""}${fixed(score)}` : shareBar(p, data.base_rate) }] }))));
   $("answers-note").textContent = `The best answers that the graph lacks, for the most frequent relations and a sample of their heads. ${data.answers_note ? `${data.answers_note} The mark in a bar is the base rate.` : "There is no validation split, so scores have no probabilities."}`;
   if (data.reliability) {
     $("reliability").append(reliabilityFigure("Share of true answers, by probability", data.reliability.bins),

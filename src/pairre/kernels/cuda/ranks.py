@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from pairre.kernels.cuda.terms import closed, finish, gap, joined, load, load_scale, still, sums, term, width
+from pairre.kernels.cuda.terms import finish, sums, width
 from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, of_formula, tiles
 from pairre.kernels.reference.ranks import RankingBatch
 from pairre.kernels.reference.scores import Formula, Metric, check_arguments
@@ -24,29 +24,11 @@ from pairre.kernels.reference.scores import Formula, Metric, check_arguments
 def _true_scores(
     Q, W, C, OUT, num_q, D, METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, BM: tl.constexpr, UNROLL: tl.constexpr
 ):
-    """Score pairs, one a thread, summed in the order of `sums`; tables are [D, B]."""
+    """Score pairs, one a thread; tables are [D, B]."""
     rm = tl.program_id(0) * BM + tl.arange(0, BM)
-    in_m = rm < num_q
-    step = tl.cast(num_q, tl.int64)
-    half = D // 2 * step
     last = width(D, METRIC)
-    acc = tl.zeros([BM], tl.float32)
-    joins: tl.constexpr = (METRIC == "groups" or METRIC == "likelihood") or METRIC == "divergence"
-    for k0 in range(0, last, UNROLL):
-        part, product = tl.zeros([BM], tl.float32), tl.full([BM], 1.0, tl.float32)
-        for u in tl.static_range(UNROLL):
-            here, shift = still(in_m, k0 + u, last), (k0 + u) * step
-            q, qi = load(Q + shift, rm, here, half, METRIC, True)
-            w, wi = load_scale(W + shift, rm, here, half, METRIC, HAS_SCALE)
-            c, ci = load(C + shift, rm, here, half, METRIC, True)
-            x, xi = gap(q, qi, q, qi, w, wi, c, ci, METRIC, True, False, HAS_SCALE, True)
-            if joins:
-                part, product = joined(part, product, x, xi, METRIC)
-            else:
-                acc += term(x, xi, METRIC)
-        if joins:
-            acc += closed(part, product, METRIC, UNROLL)
-    tl.store(OUT + rm, finish(acc, METRIC, True), mask=in_m)
+    acc = sums(Q, W, C, C, rm, rm, num_q, num_q, 0, last, D, METRIC, HAS_SCALE, False, True, BM, BM, UNROLL, True)
+    tl.store(OUT + rm, finish(acc, METRIC, True), mask=rm < num_q)
 
 
 @triton.jit(do_not_specialize=["first"])

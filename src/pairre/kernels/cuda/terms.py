@@ -184,18 +184,21 @@ def times(s, si, b, bi, METRIC: tl.constexpr, HAS: tl.constexpr):
 def sums(
     Q, W, C, R, rm, rn, num_q, num_c, first, last, D,
     METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_WEIGHTS: tl.constexpr, LONG: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr, PAIRS: tl.constexpr = False,
 ):  # fmt: skip
-    """Σ of terms first to last for all pairs of a tile, from tables stored by feature: Q, W [D, B]; C, R [D, N]."""
+    """Σ of terms first to last for all pairs of a tile, from tables stored by feature: Q, W [D, B]; C, R [D, N].
+
+    With `PAIRS`, query and candidate m are one pair: the sums are [BM], in the same order.
+    """
     in_m, in_n = rm < num_q, rn < num_c
     step_m, step_n = num_q, num_c
     if LONG:
         step_m, step_n = tl.cast(num_q, tl.int64), tl.cast(num_c, tl.int64)
     half_m, half_n = D // 2 * step_m, D // 2 * step_n
-    acc = tl.zeros([BM, BN], tl.float32)
+    acc = tl.zeros([BM] if PAIRS else [BM, BN], tl.float32)
     joins: tl.constexpr = (METRIC == "groups" or METRIC == "likelihood") or METRIC == "divergence"
     for k0 in range(first, last, UNROLL):
-        part, product = tl.zeros([BM, BN], tl.float32), tl.full([BM, BN], 1.0, tl.float32)
+        part, product = tl.zeros_like(acc), tl.zeros_like(acc) + 1.0
         for u in tl.static_range(UNROLL):
             k = k0 + u
             here_m, here_n = still(in_m, k, last), still(in_n, k, last)
@@ -203,10 +206,10 @@ def sums(
             w, wi = load_scale(W + k * step_m, rm, here_m, half_m, METRIC, HAS_SCALE)
             c, ci = load(C + k * step_n, rn, here_n, half_n, METRIC, True)
             r, ri = load(R + k * step_n, rn, here_n, half_n, METRIC, HAS_WEIGHTS)
-            x, xi = gap(
-                q[:, None], qi[:, None], r[None, :], ri[None, :], w[:, None], wi[:, None], c[None, :], ci[None, :],
-                METRIC, True, HAS_WEIGHTS, HAS_SCALE, True,
-            )  # fmt: skip
+            if not PAIRS:
+                q, qi, w, wi = q[:, None], qi[:, None], w[:, None], wi[:, None]
+                c, ci, r, ri = c[None, :], ci[None, :], r[None, :], ri[None, :]
+            x, xi = gap(q, qi, r, ri, w, wi, c, ci, METRIC, True, HAS_WEIGHTS, HAS_SCALE, True)
             if joins:
                 part, product = joined(part, product, x, xi, METRIC)
             else:

@@ -29,8 +29,12 @@ export function mark(split, always = false) {
     title: SPLITS[split] ?? split,
   });
 }
-export function baseNote({ base_rate: base, probability: p }) {
-  // What the marks in the bars are: the same for all answers of a run.
-  if (p === null) return "The run has no calibration, so answers have scores and no probabilities.";
-  return `The mark in a bar is the base rate, ${fixed(base, 2)}: the probability of a new answer of this run before its score is looked at.`;
+export function baseNote(...answers) {
+  // What the marks in the bars are: the same for all answers of a run; and why some have none.
+  const base = answers[0].base_rate;
+  if (base === null) return "The run has no calibration, so answers have scores and no probabilities.";
+  const without = answers.filter(({ probability: p }) => p === null).length;
+  const newer = "Answers about an entity that came after the training have scores and no probabilities.";
+  if (without === answers.length) return newer;
+  return `${without ? `${newer} ` : ""}The mark in a bar is the base rate, ${fixed(base, 2)}: the probability of a new answer of this run before its score is looked at.`;
 }

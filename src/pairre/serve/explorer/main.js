@@ -59,7 +59,7 @@ async function show({ focus = true, scroll = 0 } = {}) {
     view.replaceChildren(
       tag("h1", error.status === 404 ? "Not found" : "This did not work"),
       failure(error, { again: () => show(), suggest: suggestion(page, parameters) }),
-      error.status === 404 ? tag("p.soft", "Search for a part of its name in the field at the top (key /).") : "",
+      error.status === 404 ? tag("p.soft", "The field at the top (key /) finds what there is by a part of its name.") : "",
       tag(
         "p",
         to(link("", {}, served.runs.some(({ name }) => name === run) ? run : served.default), "To the overview"),

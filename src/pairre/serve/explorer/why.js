@@ -69,7 +69,7 @@ function reasons({ triple, rules, necessary, similar_facts: similar }) {
     group(
       "Facts that it depends on",
       "The vector of one end is fitted again, with all of its facts and without this one: the rank and the probability that the answer then has.",
-      necessary.map((one) => dependence(one, triple)),
+      dependences(necessary, triple),
     ),
     group(
       "The same of similar entities",
@@ -102,19 +102,30 @@ function rule({ text, confidence, facts, num_ways: ways }) {
   if (rest > 0) shown.push(tag("div.because.soft", `and in ${count(rest, "more way")}`));
   return [tag("span.rule", text), `confidence ${fixed(confidence, 2)}`, ...shown];
 }
-function dependence({ fact, of, drop }, triple) {
-  const { rank_before: first, rank_after: then, probability_before: p, probability_after: q } = drop;
-  const parts = first === then ? [`rank stays ${whole(then)}`] : [`rank ${whole(first)} → ${whole(then)}`];
-  if (p === null) parts.push(`score ${fixed(drop.score_before, 2)} → ${fixed(drop.score_after, 2)}`);
-  else parts.push(`probability ${fixed(p, digits(p, q))} → ${fixed(q, digits(p, q))}`);
-  return [tag("span", sentence(fact), " ", mark(fact.split)), `${clipped(triple[of].shown, 24)}: ${parts.join(", ")}`];
+function dependences(necessary, triple) {
+  // One row for a fact, which may have been left out at both ends of the answer.
+  const rows = new Map();
+  for (const one of necessary) {
+    const key = JSON.stringify([one.fact.head.name, one.fact.relation.name, one.fact.tail.name]);
+    if (!rows.has(key)) rows.set(key, [tag("span", sentence(one.fact), " ", mark(one.fact.split)), []]);
+    rows.get(key)[1].push(dependence(one, triple));
+  }
+  return [...rows.values()];
 }
+function dependence({ of, drop }, triple) {
+  const { rank_before: first, rank_after: then, probability_before: p, probability_after: q } = drop;
+  const parts = [first === then ? `rank stays ${whole(then)}` : change("rank", whole(first), whole(then))];
+  if (p === null) parts.push(change("score", fixed(drop.score_before, 2), fixed(drop.score_after, 2)));
+  else parts.push(change("probability", fixed(p, digits(p, q)), fixed(q, digits(p, q))));
+  return `${clipped(triple[of].shown, 24)}: ${parts.join(", ")}`;
+}
+const change = (what, from, to) => [what, from, "→", to].join("\u00a0"); // on one line
 // Enough digits to tell two probabilities apart.
 const digits = (p, q) => [2, 3, 4].find((n) => p.toFixed(n) !== q.toFixed(n)) ?? 4;
 function group(title, note, rows) {
   if (!rows.length) return null;
   const items = rows.map(([first, about, ...rest]) =>
-    tag("li", tag("div.reason", first, tag("span.soft.measure", about)), ...rest),
+    tag("li", tag("div.reason", first, ...[about].flat().map((text) => tag("span.soft.measure", text))), ...rest),
   );
   return tag("div.why-group", tag("p.why-title", title), tag("p.note", note), tag("ul", ...items));
 }

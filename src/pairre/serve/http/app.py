@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from pairre.serve.contract import Engine, ServeError
 from pairre.serve.http import routes
@@ -48,8 +48,28 @@ class Service:
     metrics: ServerMetrics = field(default_factory=ServerMetrics)
 
 
-def build_app(service: Service) -> FastAPI:
-    """Return the application of a service; the engine is started and stopped by whoever runs it."""
+def build_app(service: Service) -> ASGIApp:
+    """Return the application of a service; the engine is started and stopped by whoever runs it.
+
+    The layers stand around FastAPI rather than in it, so that a plain query passes nothing that it does not need.
+    """
+    app: ASGIApp = QuickPredict(build_routes(service), service.engine, service.runs, _refused)
+    app = LimitsMiddleware(app, service.limits)
+    app = SecurityMiddleware(app, service.access)
+    app = MetricsMiddleware(app, service.metrics)
+    if not service.access.origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=list(service.access.origins),
+        allow_methods=["GET", "POST"],
+        allow_headers=["authorization", "content-type"],
+        expose_headers=["retry-after"],
+    )
+
+
+def build_routes(service: Service) -> FastAPI:
+    """Return the routes of a service, which also describe themselves as OpenAPI."""
     app = FastAPI(
         title="pairre",
         version=__version__,
@@ -70,19 +90,6 @@ def build_app(service: Service) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _broken)
-    # The last one added is the first that sees a request.
-    app.add_middleware(QuickPredict, engine=service.engine, runs=service.runs, refuse=_refused)
-    app.add_middleware(LimitsMiddleware, limits=service.limits)
-    app.add_middleware(SecurityMiddleware, access=service.access)
-    app.add_middleware(MetricsMiddleware, metrics=service.metrics)
-    if service.access.origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=list(service.access.origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type"],
-            expose_headers=["retry-after"],
-        )
     return app
 
 
@@ -115,8 +122,3 @@ async def _http(_: Request, error: Exception) -> Response:
 async def _broken(_: Request, error: Exception) -> Response:
     log.error("a request failed: %s", type(error).__name__)
     return error_reply(500, "internal", "a fault of the server; its log says more")
-
-
-def openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI description of the application."""
-    return app.openapi()

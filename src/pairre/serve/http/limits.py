@@ -16,6 +16,7 @@ from pairre.serve.http.replies import error_reply
 
 _MAX_CLIENTS = 4096  # whose rates are remembered
 _PAUSE = 0.2  # seconds before a refusal: whoever asks again at once would take the time of the others
+_NO_BODY = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # none is read
 _LIMITED = "/api/"  # paths that compute
 
 
@@ -27,7 +28,9 @@ class Limits:
     rate: float = 100.0  # requests a second of one client
     burst: float = 200.0  # requests that a client may send at once
     max_concurrent: int = 64  # requests that are worked on together
-    body_seconds: float = 30.0  # within which a request must have arrived
+    max_arriving: int = 64 << 20  # bytes of all requests that are not complete
+    body_seconds: float = 5.0  # for a body, and as much more as what has arrived would take at the lowest rate
+    body_rate: float = 64e3  # bytes a second
 
 
 class RateLimiter:
@@ -51,11 +54,15 @@ class RateLimiter:
 
 
 class LimitsMiddleware:
-    """Refuse what is beyond the limits: 413 for its size, 429 for the rate, 503 for too much at the same time."""
+    """Refuse what is beyond the limits: 413 for its size, 429 for the rate, 503 for too much at the same time.
+
+    A request counts as worked on from when it has arrived until its answer begins, so that nobody is kept from an
+    answer by clients that send, or read, slowly.
+    """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits
-        self._rates, self._working = RateLimiter(limits.rate, limits.burst), 0
+        self._rates, self._working, self._arriving = RateLimiter(limits.rate, limits.burst), 0, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -67,44 +74,82 @@ class LimitsMiddleware:
             message = f"more than {self._limits.rate:g} requests a second"
             await error_reply(429, "too_many_requests", message, retry_after=wait)(scope, receive, send)
             return
-        if self._working >= self._limits.max_concurrent:
-            message = f"{self._working} requests are being worked on; try again"
-            await asyncio.sleep(_PAUSE)
-            await error_reply(503, "busy", message, retry_after=1)(scope, receive, send)
+        if await self._is_full(scope, receive, send):  # before a body is read
             return
-        self._working += 1
-        try:
-            body = await self._body(scope, receive)
-            if isinstance(body, int):
-                message = f"a request has at most {self._limits.max_body:,} bytes"
-                text = message if body == 413 else f"the request did not arrive within {self._limits.body_seconds:g} s"
-                code = "too_large" if body == 413 else "too_slow"
-                await error_reply(body, code, text, headers={"connection": "close"})(scope, receive, send)
-            else:
-                await self._app(scope, _replayed(body, receive), send)
-        finally:
-            self._working -= 1
+        if scope["method"] not in _NO_BODY:
+            try:
+                receive = _replayed(await self._body(scope, receive), receive)
+            except _Refused as refused:
+                await refused.reply(scope, receive, send)
+                return
+            if await self._is_full(scope, receive, send):
+                return
+        await self._work(scope, receive, send)
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | int:
-        """Return the body of a request, or the status with which it is refused."""
-        if scope["method"] in ("GET", "HEAD", "OPTIONS", "DELETE"):
-            return b""  # none is read
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._limits.max_body:
-            return 413
-        parts, size = [], 0
+    async def _is_full(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Refuse a request if too many are worked on, and return whether that was so."""
+        if self._working < self._limits.max_concurrent:
+            return False
+        message = f"{self._working} requests are being worked on; try again"
+        await asyncio.sleep(_PAUSE)
+        await error_reply(503, "busy", message, retry_after=1)(scope, receive, send)
+        return True
+
+    async def _work(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, which counts until its answer begins."""
+        is_working = True
+        self._working += 1
+
+        def done() -> None:
+            nonlocal is_working
+            self._working -= is_working
+            is_working = False
+
+        async def send_noted(message: Message) -> None:
+            done()
+            await send(message)
+
         try:
-            async with asyncio.timeout(self._limits.body_seconds):
+            await self._app(scope, receive, send_noted)
+        finally:
+            done()
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the body of a request, or raise _Refused."""
+        limits, loop = self._limits, asyncio.get_running_loop()
+        length = dict(scope["headers"]).get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > limits.max_body:
+            raise _too_large(limits)
+        parts, size, start = list[bytes](), 0, loop.time()
+        try:
+            async with asyncio.timeout(limits.body_seconds) as patience:
                 while True:
                     message = await receive()
                     parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > self._limits.max_body:
-                        return 413
+                    size, self._arriving = size + len(parts[-1]), self._arriving + len(parts[-1])
+                    if size > limits.max_body:
+                        raise _too_large(limits)
                     if message["type"] == "http.disconnect" or not message.get("more_body"):
                         return b"".join(parts)
+                    if self._arriving > limits.max_arriving:
+                        raise _Refused(503, "busy", "too many requests arrive together; try again", retry_after=1)
+                    patience.reschedule(start + limits.body_seconds + size / limits.body_rate)
         except TimeoutError:
-            return 408
+            raise _Refused(408, "too_slow", "the request arrived too slowly") from None
+        finally:
+            self._arriving -= size
+
+
+class _Refused(Exception):  # noqa: N818 — a reply
+    """The reply to a request whose body is not read to its end, and whose connection is closed."""
+
+    def __init__(self, status: int, code: str, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.reply = error_reply(status, code, message, (), retry_after, {"connection": "close"})
+
+
+def _too_large(limits: Limits) -> _Refused:
+    return _Refused(413, "too_large", f"a request has at most {limits.max_body:,} bytes")
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -54,7 +55,7 @@ class MetricsMiddleware:
     """Count requests and measure their time; the path of a route counts, never a name of a request."""
 
     def __init__(self, app: ASGIApp, metrics: ServerMetrics) -> None:
-        self._app, self._metrics = app, metrics
+        self._app, self._metrics, self._of = app, metrics, lru_cache(self._labelled)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request and count it."""
@@ -73,7 +74,11 @@ class MetricsMiddleware:
         try:
             await self._app(scope, receive, send_noted)
         finally:
-            route = getattr(scope.get("route"), "path", "other")
+            count, seconds = self._of(getattr(scope.get("route"), "path", "other"), status)
             self._metrics.working.dec()
-            self._metrics.requests.labels(route, str(status)).inc()
-            self._metrics.seconds.labels(route).observe(time.perf_counter() - start)
+            count.inc()
+            seconds.observe(time.perf_counter() - start)
+
+    def _labelled(self, route: str, status: int) -> tuple[Counter, Histogram]:
+        """Return the metrics of a route; there are few, but looking one up takes longer than to count."""
+        return self._metrics.requests.labels(route, str(status)), self._metrics.seconds.labels(route)

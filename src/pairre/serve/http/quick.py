@@ -6,8 +6,9 @@ Whatever is unusual about a request goes on to the route, which documents it, ch
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_plus
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,6 +20,7 @@ _BEGIN, _END = "/api/v1/runs/", "/predict"
 _NAMES = frozenset({"head", "relation", "tail", "type"})
 _FLAGS = frozenset({"known", "any"})
 _TRUTH = {"true": True, "false": False}
+_SHORT = 64  # characters of a value that is remembered
 _JSON = (b"content-type", b"application/json")
 Refuse = Callable[[Any, ServeError], Awaitable[Response]]  # what the application makes of an error
 
@@ -55,12 +57,18 @@ class _Route:
     path = f"{_BEGIN}{{run}}{_END}"
 
 
+_unquoted = lru_cache(1 << 14)(unquote_plus)  # the names of entities come again and again
+
+
 def plain_arguments(query: bytes) -> dict[str, Any] | None:
     """Return the arguments of a query string, or None unless each is known, occurs once, and is within its bounds."""
     found: dict[str, Any] = {}
-    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+    for part in query.decode("latin-1").split("&"):
+        name, _, value = part.partition("=")
         if name in found or not value:
             return None
+        if "%" in value or "+" in value:
+            value = _unquoted(value) if len(value) <= _SHORT else unquote_plus(value)
         if name in _NAMES:
             found[name] = value
             if len(value) > MAX_NAME:

@@ -7,9 +7,10 @@ import ipaddress
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pairre.serve.http.replies import error_reply
@@ -19,6 +20,7 @@ from pairre.support.text import visible
 
 TOKEN_VARIABLE = "PAIRRE_TOKEN"
 MIN_TOKEN = 16  # characters
+_MAX_HOSTS = 64  # Host headers that are remembered
 PROTECTED = ("/api", "/metrics")  # how the paths begin that need a token, where there is one
 _CONTENT_SECURITY = "; ".join(
     (
@@ -105,6 +107,11 @@ class SecurityMiddleware:
     def __init__(self, app: ASGIApp, access: Access, protected: tuple[str, ...] = PROTECTED) -> None:
         self._app, self._access, self._protected = app, access, protected
         self._token = None if access.token is None else f"Bearer {access.token}".encode()
+        self._is_served = lru_cache(_MAX_HOSTS)(self._serves)
+        self._headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+        if not access.origins:
+            self._headers.append((b"cross-origin-resource-policy", b"same-origin"))
+        self._headers_of_answers = [*self._headers, (b"cache-control", b"no-store")]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -112,46 +119,47 @@ class SecurityMiddleware:
             await self._app(scope, receive, send)
             return
 
+        more = self._headers_of_answers if scope["path"].startswith(PROTECTED) else self._headers
+
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-                if not self._access.origins:
-                    headers.setdefault("cross-origin-resource-policy", "same-origin")
-                if scope["path"].startswith("/api") or scope["path"] == "/metrics":
-                    headers.setdefault("cache-control", "no-store")
+                given = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(pair for pair in more if pair[0] not in given)]
             await send(message)
 
-        refusal = self._refusal(scope, Headers(scope=scope))
+        refusal = self._refusal(scope)
         if refusal is None:
             await self._app(scope, receive, send_safely)
         else:
-            status, code, message = refusal
-            more = {"www-authenticate": "Bearer"} if status == 401 else {}
-            await error_reply(status, code, message, headers=more)(scope, receive, send_safely)
+            status, code, text = refusal
+            challenge = {"www-authenticate": "Bearer"} if status == 401 else {}
+            await error_reply(status, code, text, headers=challenge)(scope, receive, send_safely)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str, str] | None:
+    def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
         """Return status, code and message of why a request is refused, or None."""
-        access, path = self._access, scope["path"]
-        hosts = headers.getlist("host")
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1:
             return 400, "bad_host", "one Host header expected"
-        name = host_of(hosts[0])
-        if is_loopback(access.host) and not is_loopback(name) and name not in access.hosts:
+        if not self._is_served(hosts[0]):
             return 400, "bad_host", "this host name is not served; --allow-host serves more names"
-        protected = path.startswith(self._protected)
-        if self._token is not None and protected and scope["method"] != "OPTIONS":
-            given = headers.get("authorization", "").encode("latin-1", "replace")
+        method = scope["method"]
+        if self._token is not None and scope["path"].startswith(self._protected) and method != "OPTIONS":
+            given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
             if not hmac.compare_digest(given, self._token):
                 return 401, "no_token", "a token is required: send the header Authorization: Bearer TOKEN"
-        if scope["method"] not in ("GET", "HEAD", "OPTIONS") and not self._same_origin(hosts[0], headers):
+        if method not in ("GET", "HEAD", "OPTIONS") and not self._same_origin(scope):
             return 403, "foreign_origin", "pages of other sites may not change anything here"
         return None
 
-    def _same_origin(self, host: str, headers: Headers) -> bool:
+    def _serves(self, header: bytes) -> bool:
+        """Return whether this server answers under the name of a Host header."""
+        name = host_of(header.decode("latin-1"))
+        return not is_loopback(self._access.host) or is_loopback(name) or name in self._access.hosts
+
+    def _same_origin(self, scope: Scope) -> bool:
         """Return whether a request is from a page of this server, of an allowed origin, or from no browser."""
+        headers = Headers(scope=scope)
         origin = headers.get("origin")
         if origin is None:
             return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
-        return urlsplit(origin).netloc.lower() == host.lower() or origin.lower() in self._access.origins
+        return urlsplit(origin).netloc.lower() == headers["host"].lower() or origin.lower() in self._access.origins

@@ -51,6 +51,6 @@ def static_reply(files: Mapping[str, StaticFile], name: str, request: Request) -
     if file is None:
         return error_reply(404, "not_found", "no such page")
     headers = {"etag": file.tag, "cache-control": "no-cache"}
-    if request.headers.get("if-none-match") == file.tag:
+    if request.headers.get("if-none-match", "").removeprefix("W/") == file.tag:  # a proxy that packs it says W/
         return Response(status_code=304, headers=headers)
     return Response(file.data, headers=headers, media_type=file.type)

@@ -37,8 +37,8 @@ class Fact(Triple):
 class Answer(Triple):
     """A triple that the model predicts.
 
-    `probability` is that of it being true where a share `base_rate` of such triples is; `known` is the split that has
-    it.
+    `probability` is that of it being true where a share `base_rate` of such triples is, null for an entity that came
+    after the training; `known` is the split that has it.
     """
 
     rank: int

@@ -27,6 +27,7 @@ from pairre.studies.effort.trials import Notify, Search
 from pairre.support.device import pick_device
 from pairre.support.errors import GraphError, PairREError, RecipeError, RunError, suggest
 from pairre.support.files import disk_errors, sync_folder, write_checked_json
+from pairre.support.interrupts import check_interrupt, interrupts_noted
 from pairre.support.randomness import generator
 from pairre.support.terminal import Console
 from pairre.training import TrainingInterruptedError, train
@@ -69,7 +70,12 @@ def train_best(
     With `out`, the run is stored in that folder, with `plan.json`, which says what was tried. Until then, the folder
     `OUT.effort` beside it holds what `resume=True` goes on from. `notify` gets every line that is printed.
     """
-    say = notify or (Console(stderr=True).print_line if progress else lambda _: None)
+    show = notify or (Console(stderr=True).print_line if progress else lambda _: None)
+
+    def say(text: str) -> None:
+        check_interrupt()
+        show(text)
+
     if out is None:
         if resume:
             raise RunError("resume: say which run folder, with out")
@@ -92,7 +98,7 @@ def train_best(
         raise RunError(f"{folder}: holds what was tried for {path} before; go on with --resume, or delete that folder")
     RunFolder.check_free(path)
     loaded = _loaded(graph, folder if begun else None)
-    with locked_folder(folder), _stops_at_once(folder):
+    with interrupts_noted(), locked_folder(folder), _stops_at_once(folder):
         searched = _searched_graph(loaded)
         if begun:
             journal = _resumed(folder, loaded, effort, time)

@@ -224,7 +224,7 @@ async function answered(asked, parameters, { run, signal }) {
       ? tag("p.note", "None of these is likely: each is below the base rate.")
       : "",
     left,
-    answers.length ? tag("p.note", baseNote(answers[0])) : "",
+    answers.length ? tag("p.note", baseNote(...answers)) : "",
   );
   return [box];
 }

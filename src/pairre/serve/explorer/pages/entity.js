@@ -3,7 +3,7 @@ import { baseNote, mark, weighed } from "../answers.js";
 import { get, runPath } from "../api.js";
 import { fixed, make, tag, whole } from "../charts.js";
 import { neighbourhood } from "../drawing.js";
-import { clipped, count, entity, kind, name, relation, visible } from "../names.js";
+import { clipped, count, entity, inWords, kind, name, relation, visible } from "../names.js";
 import { announce, copyLink, empty, failure, more, section, to } from "../parts.js";
 import { askLink } from "../route.js";
 import { why } from "../why.js";
@@ -19,13 +19,13 @@ export async function entityPage(view, { parameters, run, signal }) {
   const groups = found.groups
     .map((group) => ({ ...group, likely: group.likely.filter(isLikely) }))
     .filter((group) => group.num_facts || group.likely.length);
-  const anyLikely = groups.flatMap(({ likely }) => likely)[0];
+  const everyLikely = groups.flatMap(({ likely }) => likely);
   const facts = section(
     "Known and likely",
     tag(
       "p.note.lead",
-      anyLikely
-        ? `What the graph has, and beside it what it lacks and the model finds most likely. ${baseNote(anyLikely)}`
+      everyLikely.length
+        ? `What the graph has, and beside it what it lacks and the model finds most likely. ${baseNote(...everyLikely)}`
         : "What the graph has.",
     ),
   );
@@ -93,6 +93,7 @@ function groupNode(ref, group, context) {
     ...(out ? [self, " ", relation(between, 48), " ", open] : [open, " ", relation(between, 48), " ", self]),
   );
   const query = out ? { head: ref, relation: between } : { tail: ref, relation: between };
+  const rows = likely.map((answer) => likelyRow(answer, side));
   const node = tag(
     "div.group",
     tag(
@@ -112,11 +113,10 @@ function groupNode(ref, group, context) {
       tag(
         "div.likely",
         tag("h4", "Likely"),
-        likely.length
-          ? tag("ol.plain.answers", ...likely.map((answer) => likelyRow(answer, side)))
-          : empty("Nothing more is likely."),
+        rows.length ? tag("ol.plain.answers", ...rows.map(({ row }) => row)) : empty("Nothing more is likely."),
       ),
     ),
+    ...rows.map(({ panel }) => panel),
   );
   node.dataset.text = `${between.shown} ${between.name}`.toLowerCase();
   node.dataset.number = number;
@@ -153,7 +153,9 @@ function known(ref, { relation: between, side, num_facts: number, facts }, { run
 }
 function likelyRow(answer, side) {
   const { button, panel } = why(answer, { side });
-  return tag("li", tag("div.row", entity(answer[side], 40), mark(answer.known, true), weighed(answer, button)), panel);
+  panel.dataset.of = inWords(answer); // below both columns, where several may be open
+  const row = tag("li.row", entity(answer[side], 40), mark(answer.known, true), weighed(answer, button));
+  return { row, panel };
 }
 function filtered(groups) {
   // The first groups, and a field that finds any by its relation.

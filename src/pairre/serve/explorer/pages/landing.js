@@ -28,10 +28,11 @@ export async function landing(view, { run, signal, about }) {
   return about.graph;
 }
 function opening(found) {
+  const example = found.sample_entities[0]?.entities[0];
   const field = combobox({
     label: "Search the graph",
     hideLabel: true,
-    placeholder: "Type a name: a person, a place, a relation …",
+    placeholder: example ? `Type a name, such as ${clipped(example.shown, 40)}` : "Type a name",
     run: () => route().run,
     onchoose: ({ ref, kind }) => {
       location.hash = link(kind === "relation" ? "relation" : "entity", { name: ref.name });

@@ -109,7 +109,7 @@ function links({ discovered, relation: ref }) {
   });
   return [
     tag("ol.plain.answers", ...more(rows, LINKS_SHOWN, "link")),
-    tag("p.note", baseNote(discovered[0])),
+    tag("p.note", baseNote(...discovered)),
     tag("p.note", to(link("review", { relation: ref.name }), "Review them one after another")),
   ];
 }

@@ -189,7 +189,7 @@ function show(base) {
         part("relation", relation(answer.relation, 120)),
         part("tail", end(answer.tail)),
       ),
-      tag("div.review-chance", probability(answer), tag("span.note", answer.probability === null ? "" : baseNote(answer))),
+      tag("div.review-chance", probability(answer), tag("span.note", answer.base_rate === null ? "" : baseNote(answer))),
       tag("div.verdicts", ...choices),
       back,
     ),
