@@ -109,12 +109,8 @@ def test_one_row_for_each_relation_of_a_batch_is_as_good_as_one_for_each_positiv
             relations, groups = relation_groups(triples[:, 1], 4, with_rows=with_rows)
             offset = model.relation_offset[side]
             relation = model.relation[relations.clamp(min=0) + offset] * (relations >= 0)[:, None]
-            scores = torch.cat(
-                [
-                    s.flatten()
-                    for s in model.score_batch(side, split_rows(model.entity[ids], 6), relation, Shared(groups))
-                ]
-            )
+            scored = model.score_batch(side, split_rows(model.entity[ids], 6), relation, Shared(groups))
+            scores = torch.cat([part.flatten() for part in scored])
             loss = (scores * torch.arange(1, len(scores) + 1)).sum()
             results.append([scores, *torch.autograd.grad(loss, (model.entity, model.relation))])
         for per_positive, per_group in zip(*results, strict=True):

@@ -25,6 +25,7 @@ from pairre.models.scoring import MAX_ELEMENTS, Chunks, LocalRows, Model, RowSou
 from pairre.support.randomness import bits, generator, key, uniform
 
 _BOTH = (0, 1)
+_ENCODED_BY_KERNELS = 1 << 15  # entities at a time
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Neighbourhood(Model):
     ranked: ClassVar[int] = 64  # K at most, elsewhere
     encoded_parts: ClassVar[dict[str, Width]] = {"vector": 1}  # of an entity after encoding
     anchors: ClassVar[bool] = True  # whether the anchor of a query is encoded, too
-    chunk: ClassVar[int] = 1 << 12  # entities encoded at a time, by kernels that need no memory for it eight times more
+    chunk: ClassVar[int] = 1 << 12  # entities encoded at a time, where this takes memory for each link
     first: Tensor  # [2, E + 1]: where the links of an entity begin
     others: Tensor  # [2, N]: who is at their other end
     link_relations: Tensor  # [2, N]
@@ -171,7 +172,7 @@ class Neighbourhood(Model):
 
     def at_once(self) -> int:
         """Return how many entities are encoded at a time in training; ranking, with more links, takes an eighth."""
-        return self.chunk * (8 if self.device.type == "cuda" else 1)
+        return _ENCODED_BY_KERNELS if self.device.type == "cuda" else self.chunk
 
     def _encode_in_chunks(self, own: Tensor, near: Tensor, links: Links, relation: Tensor, layer: int) -> Tensor:
         """Return encoded rows; in several chunks, each is computed again for the gradient, to bound memory."""

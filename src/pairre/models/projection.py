@@ -41,9 +41,8 @@ class MatrixProjection(Model):
         groups = layout.relation_groups if isinstance(layout, Shared) else None
         if groups is None or groups.first is not None:
             return super().score_batch(side, entity, relation, layout)
-        number, own_side = groups.number, self.candidate_side[side]
+        number, others, own_side = groups.number, entity.negatives, self.candidate_side[side]
         anchor, true = entity.anchor_and_true.chunk(2)
-        others = entity.negatives
         if not self._fits(len(relation), others, others.shape[1]):
             return super().score_batch(side, entity, F.embedding(number, relation), Shared())
         of_groups = vars(self.parts("relation", relation))
@@ -58,7 +57,7 @@ class MatrixProjection(Model):
         else:
             query = self.head_query(each, self._prepared(anchor, "tail", each))
         candidates = self._prepared(true, own_side, each)
-        positive = backend(relation.device.type).score_pairs(self.metric or self.pair_score, *query, candidates)
+        positive = backend(number.device.type).score_pairs(self.metric or self.pair_score, *query, candidates)
         every = SimpleNamespace(**{name: part[:, None] for name, part in of_groups.items()})
         return positive, self._score_by_group(query, self._prepared(others[None], own_side, every), number)
 
@@ -75,7 +74,7 @@ def product(matrix: Tensor | SharedMatrices, vector: Tensor) -> Tensor:
     if isinstance(matrix, SharedMatrices):
         matrices = matrix.rows.view(-1, dim, dim)
         return backend(vector.device.type).grouped_product(matrices, matrix.number, vector)
-    if matrix.dim() == 2 and matrix.stride(0) == 0:
+    if matrix.dim() == 2 and matrix.stride(0) == 0 and len(matrix) == len(vector):  # one row that was expanded
         matrix = matrix[0]
     matrices = matrix.reshape(*matrix.shape[:-1], dim, dim)
     if matrices.dim() == 2:  # one matrix for all

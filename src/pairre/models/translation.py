@@ -150,7 +150,8 @@ class _Kept(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (matrix,) = ctx.saved_tensors
-        return gradient.masked_fill(matrix == 0, 0)
+        kept: Tensor = gradient * (matrix != 0)
+        return kept
 
 
 class TranSparseSeparate(TranSparseShare):

@@ -128,11 +128,12 @@ class Trainer:
         gathered = self.tables.gather(ids, self.step_number)
         leaves = {name: table.rows for name, table in gathered.items()}
         rows = build_rows(leaves) if build_rows else leaves
-        size, num_relations = len(batch.relation), len(batch.relation_ids)
+        size, num, relation = len(batch.relation), len(batch.relation_ids), rows["relation"]
         held, built = leaves["entity"], rows["entity"]
         stored = EntityRows(held, *torch.split(held, [2 * size, len(held) - 2 * size]))
         entity = EntityRows(built, *torch.split(built, [2 * size, len(built) - 2 * size])) if build_rows else stored
-        relation, all_relations = rows["relation"][:num_relations], rows["relation"][num_relations:]
+        all_relations = relation[num:]
+        relation = relation[:num] if len(all_relations) else relation  # the gradient of a slice is a copy
         scores = self.model.score_batch(side, entity, relation, batch.layout)
         scored = ScoredBatch(batch, targets, leaves, stored, entity, relation, all_relations, *scores)
         loss = reduce(add, [term(scored) for term in self.terms[side]])
