@@ -286,7 +286,23 @@ def summarise(compared: dict[str, Any]) -> dict[str, Any]:
                 str(clients): ratio(rounds[server][str(clients)], [rounds[o][str(clients)] for o in others])
                 for clients in CLIENTS
             }
-    return {"medians": medians, "ratios": ratios}
+    at_equal_p99 = {
+        label: {str(clients): at_p99(medians, "pairre serve", others, str(clients)) for clients in CLIENTS}
+        for label, others in plain_services().items()
+    }
+    return {"medians": medians, "ratios": ratios, "throughput_at_equal_p99": at_equal_p99}
+
+
+def at_p99(medians: dict[str, Any], server: str, others: list[str], clients: str) -> float | None:
+    """Return by how much a server's throughput exceeds that of some services with so many clients, at their p99.
+
+    Of the numbers of clients at which the server's p99 is no higher, the one with the highest throughput counts; None
+    if there is none.
+    """
+    most = max(medians[other][clients]["requests_per_second"] for other in others)
+    least = min(medians[other][clients]["p99_ms"] for other in others)
+    fit = [one["requests_per_second"] for one in medians[server].values() if one["p99_ms"] <= least]
+    return round(max(fit) / most, 2) if fit else None
 
 
 def plain_services() -> dict[str, list[str]]:
@@ -331,7 +347,8 @@ def main() -> None:
         compared = compare(run, files, seconds, rounds)
         shed = overload(run, files, seconds)
     summary = summarise(compared)
-    print(json.dumps({**summary["ratios"], "overload": shed}, indent=2))
+    shown = {**summary["ratios"], "throughput_at_equal_p99": summary["throughput_at_equal_p99"], "overload": shed}
+    print(json.dumps(shown, indent=2))
     weights = "given with --run" if arguments.run else "200 features as they are drawn, untrained"
     result = {
         "what": __doc__.split("\n\n")[0],
