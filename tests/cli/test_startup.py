@@ -51,6 +51,16 @@ def test_collections_are_rare_during_a_command_only(call, monkeypatch):
     assert gc.get_threshold() == before
 
 
+@pytest.mark.parametrize("more", ["", "triton.language"])
+def test_a_process_ends_without_a_search_for_garbage_and_without_a_word(more):
+    if more:
+        pytest.importorskip("triton")
+    at_end = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0))"
+    script = f"{at_end}; import pairre.cli.app, {more or 'gc'}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == (str(not more), "")
+
+
 def test_the_help_of_a_command_loads_no_torch():
     script = """
 import sys

@@ -42,13 +42,19 @@ from pairre.support.terminal import standard_output
 from pairre.support.text import visible
 from pairre.support.version import __version__
 
-atexit.register(gc.freeze)  # or Python looks through all objects for garbage before it ends, a seventh of a second
 _FIRST = ("stats", "train", "evaluate", "predict", "report", "tune")  # in the list of commands; others follow by name
 _YOUNG_OBJECTS = 50_000  # between two looks for cyclic garbage
 _MAX_MESSAGE = 2000  # characters; a name or a path in it may have any length
 _LINE_BREAK = re.compile(r"\s*\n\s*")
 # The base class of typer's errors about options; it is click's own or typer's copy of it, by the version of typer.
 _CommandLineError: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+@atexit.register
+def _leave_garbage() -> None:
+    """Spare Python the search for garbage in all objects before it ends, which takes a seventh of a second."""
+    if "triton" not in sys.modules:  # its bindings print a list of all that is not freed
+        gc.freeze()
 
 
 @cache
