@@ -13,12 +13,17 @@ from pykeen.nn import modules
 NUM_ENTITIES, NUM_RELATIONS, DIM = 7, 3, 6
 
 
-def complex_of(e):
-    return torch.complex(e.real, e.imaginary)
+def parts_of(x, number):
+    """Entities have all parts in one vector, relations one by one."""
+    return x.vector.chunk(number, -1) if hasattr(x, "vector") else vars(x).values()
 
 
-def quaternions(e):
-    return torch.stack([e.one, e.i, e.j, e.k], -1)
+def complex_of(x):
+    return torch.complex(*parts_of(x, 2))
+
+
+def quaternions(x):
+    return torch.stack([*parts_of(x, 4)], -1)
 
 
 def unit_quaternions(r):
