@@ -140,7 +140,9 @@ def _reverse_batches() -> None:
 
     def draw_reversed(sampler: Sampler, *arguments: Any) -> Batch:
         batch = draw(sampler, *arguments)
-        columns = {name: getattr(batch, name).flip(0) for name in ("anchor", "true", "relation", "weight")}
+        assert len(batch.relation_ids) == len(batch.relation)  # no groups of relations, which would be reversed as well
+        names = ("anchor", "true", "relation", "relation_ids", "weight")
+        columns = {name: getattr(batch, name).flip(0) for name in names}
         negatives = batch.entity_ids[2 * len(batch.anchor) :]
         ids = torch.cat([columns["anchor"], columns["true"], negatives])
         return replace(batch, **columns, entity_ids=ids)
