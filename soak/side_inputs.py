@@ -200,7 +200,7 @@ def _calibration(data: bytes, _folder: Path) -> None:
         values = json.loads(data)
         if not isinstance(values, dict):
             return
-        calibration = Calibration.from_values(values, _graph().num_relations)
+        calibration = Calibration.from_values(values, _graph().num_entities, _graph().num_relations)
     except (ValueError, RecursionError):  # a run folder says so in one line
         return
     calibration.probability(torch.zeros(3), torch.arange(3))
