@@ -35,7 +35,7 @@ class Missing:
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Missing())
 from pairre.cli import main
-main(sys.argv[1:])
+main()
 """
 
 

@@ -51,14 +51,23 @@ def test_collections_are_rare_during_a_command_only(call, monkeypatch):
     assert gc.get_threshold() == before
 
 
-@pytest.mark.parametrize("more", ["", "triton.language"])
-def test_a_process_ends_without_a_search_for_garbage_and_without_a_word(more):
-    if more:
-        pytest.importorskip("triton")
-    at_end = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0))"
-    script = f"{at_end}; import pairre.cli.app, {more or 'gc'}"
+@pytest.mark.parametrize(("words", "code"), [(["recipes", "fb15k-237"], 0), (["recipes", "no such"], 2)])
+def test_a_command_ends_at_once_with_its_code_and_all_of_its_output(words, code):
+    """What others do at the end is done, and what was printed arrives, whoever reads it late."""
+    script = f"""
+import atexit, sys, threading, time
+from pairre.cli.app import main
+atexit.register(lambda: print("the end of another"))
+threading.Thread(target=lambda: (time.sleep(0.5), print("a thread"))).start()
+sys.argv = ["pairre", *{words!r}]
+main()
+"""
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (done.stdout.strip(), done.stderr) == (str(not more), "")
+    assert done.returncode == code, done.stderr
+    assert "a thread\n" in done.stdout
+    assert done.stdout.endswith("the end of another\n")
+    assert ("[train]" in done.stdout) == (code == 0)
+    assert len(done.stderr.splitlines()) == (code == 2)
 
 
 def test_the_help_of_a_command_loads_no_torch():
