@@ -119,6 +119,7 @@ def test_a_token_is_asked_for_and_kept(opened, site):
     page.reload()
     page.get_by_label("Token").fill("wrong")
     page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('input:focus')?.value === ''")  # it is asked for again
     page.get_by_label("Token").fill("open sesame")
     page.keyboard.press("Enter")
     page.locator(".answers li").first.wait_for()
