@@ -98,7 +98,7 @@ def test_the_systemd_unit_is_valid(tmp_path):
         pytest.skip("needs systemd-analyze")
     unit = tmp_path / "pairre-serve.service"
     text = (DEPLOY / "pairre-serve.service").read_text(encoding="utf-8")
-    unit.write_text(text.replace("/opt/pairre/bin/pairre", sys.executable), encoding="utf-8")
+    unit.write_text(text.replace("/usr/local/lib/pairre/bin/pairre", sys.executable), encoding="utf-8")
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
     complaints = [line for line in done.stderr.splitlines() if "pairre-serve" in line]
     assert (done.returncode, complaints) == (0, []), done.stderr

@@ -261,3 +261,16 @@ def test_ote_scores_by_products_while_it_trains(make):
     model = make("ote").double()
     q, c = torch.randn(5, model.dim).double(), torch.randn(7, model.dim).double()
     torch.testing.assert_close(model.train().score_rows(q, None, c), model.eval().score_rows(q, None, c))
+
+
+def test_what_ranks_all_entities_leaves_the_model_as_it_is(graph, make):
+    """Rows that are encoded once belong to one ranking: others may rank, or train, in the middle of it."""
+    model = make("rgcn")
+    before, triples = model.entities, graph.train[:4].long()
+    rankings = [model.candidate_groups(triples, "tail", 4) for _ in range(2)]
+    for groups in rankings:
+        next(groups)
+        assert model.entities is before
+    for groups in rankings:
+        groups.close()
+    assert model.entities is before

@@ -56,7 +56,7 @@ _exit_codes: list[int] = []  # of the command line that this process is, once it
 
 @atexit.register  # before all others, so that it runs after them, when no thread is left either
 def _end_at_once() -> None:
-    """Spare Python taking all modules apart before the process ends, which takes a quarter of a second."""
+    """Spare Python taking all modules apart before the process ends, which takes long with those of torch."""
     if _exit_codes:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):  # a pipe that nobody reads, a closed stream, none

@@ -6,6 +6,7 @@ n entities, K links in each direction: direction 0 are the links that lead to th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -126,13 +127,11 @@ class Neighbourhood(Model):
         self, triples: Tensor, side: Side, size: int, ids: Tensor | None = None
     ) -> Iterator[tuple[slice | Tensor, Query, Callable[[], Chunks]]]:
         """Yield what any model does; where most entities are needed, all are encoded once, for queries, too."""
-        encoded, num_needed = self.entities, len(triples) + (self.num_entities if ids is None else len(ids))
-        if self.num_entities <= num_needed and self.num_entities * encoded.width <= 2 * MAX_ELEMENTS:
-            self.entities = LocalRows(torch.cat([rows for _, rows in encoded.chunks(self.num_entities)]))
-        try:
-            yield from super().candidate_groups(triples, side, size, ids)
-        finally:
-            self.entities = encoded
+        model, num_needed = self, len(triples) + (self.num_entities if ids is None else len(ids))
+        if self.num_entities <= num_needed and self.num_entities * self.entities.width <= 2 * MAX_ELEMENTS:
+            model = copy(self)  # whose tables are the same; threads may share this one
+            model.entities = LocalRows(torch.cat([rows for _, rows in self.entities.chunks(self.num_entities)]))
+        yield from super(Neighbourhood, model).candidate_groups(triples, side, size, ids)
 
     def all_relations(self) -> Tensor:
         """Return all relation rows as `encode` takes them."""
