@@ -104,6 +104,7 @@ def test_missing_members_are_noticed(stored, tmp_path):
         {"attached_with": [[1.0, 1.5]], "combine": None},
         {"attached_with": 3, "combine": None},
         {"attached_with": [[1.0, 1]], "combine": "min"},
+        {"attached_with": [[1.0, 1]], "combine": None, "entity_rules": 1},
     ],
     ids=str,
 )
