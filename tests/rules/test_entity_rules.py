@@ -35,9 +35,7 @@ def asked(graph, *queries, most=1024):
     for side, anchor, relation in queries:
         ids = np.array([graph.relations.id(relation)]), np.array([graph.entities.id(anchor)])
         [(entities, scores)] = book.answers(*ids, side, most)
-        found.append(
-            {graph.entities[e]: s for e, s in zip(entities.tolist(), scores.tolist(), strict=True)}
-        )
+        found.append({graph.entities[e]: s for e, s in zip(entities.tolist(), scores.tolist(), strict=True)})
     return found
 
 
