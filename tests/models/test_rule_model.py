@@ -12,9 +12,9 @@ import torch
 
 from pairre.evaluation.ranking import rank
 from pairre.models import Ensemble, EntityRules, RuleScores, model_class, rule_model
-from pairre.models.entity_rules import _OF_GRAPH
 from pairre.models.rule_model import AnswerCache
 from pairre.rules import Rule
+from pairre.rules.entity_rules import EntityRuleBook
 from pairre.support.errors import PairREError
 from tests.conftest import planted_graph
 
@@ -75,7 +75,7 @@ def test_many_queries_are_answered_ahead_in_blocks(graph, monkeypatch):
     monkeypatch.setattr(
         made.rule_members()[0].book, "answers", lambda r, *rest: asked.append(len(r)) or answers(r, *rest)
     )
-    _OF_GRAPH[graph][1]._held.clear()
+    made.rule_members()[0].cache._held.clear()
     found = rank(made, graph.valid, graph.known, "tail")
     assert torch.equal(found.higher, whole.higher)
     assert max(asked) <= 3
@@ -94,10 +94,10 @@ def test_the_same_query_is_answered_once_for_all_models_of_a_graph(monkeypatch):
     EntityRules(graph).score_all(graph.valid.long(), "head")
     EntityRules(planted_graph()).score_all(graph.valid.long(), "head")
     assert len(calls) == 3
-    number = len(_OF_GRAPH)
+    number = len(EntityRuleBook._of_graph)
     del graph
     gc.collect()
-    assert len(_OF_GRAPH) < number
+    assert len(EntityRuleBook._of_graph) < number
 
 
 def test_the_oldest_answers_go_where_there_is_no_room(monkeypatch):

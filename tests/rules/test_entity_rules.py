@@ -217,3 +217,30 @@ def test_a_stride_visits_everything_once():
         if num > 20:
             first = sorted(i * step % num for i in range(num // 4))
             assert max(np.diff([*first, first[0] + num])) <= 16
+
+
+@pytest.mark.parametrize("graph", [planted_graph(), random_graph(30, 3, 200, 0)], ids=str)
+def test_rules_that_fire_are_those_that_answers_rest_on(graph):
+    book, num = EntityRuleBook(graph), 0
+    known = {tuple(triple) for triple in graph.train.tolist()}
+    for head, relation, tail in itertools.product(range(0, 30, 3), range(3), range(0, 30, 2)):
+        fired = book.firing(head, relation, tail)
+        if (head, relation, tail) in known:
+            facts = graph.train[(graph.train != torch.tensor([head, relation, tail])).any(1)]
+            other = Graph(graph.name, graph.entities, graph.relations, facts, facts[:0], facts[:0])
+            votes = [(*rule[:4], rule.size) for rule in EntityRuleBook(other).firing(head, relation, tail)]
+            # The fact itself is no evidence, but its ends are among those that have their slots.
+            assert [rule[:4] for rule in sorted(votes)] == [rule[:4] for rule in sorted(fired)]
+            continue
+        expected = by_hand(graph, "tail", head, relation).get(tail, 0)
+        assert score(*[rule.confidence for rule in fired[:3]]) == pytest.approx(expected)
+        num += expected > 0
+    assert num > 20
+
+
+def test_a_rule_that_fires_has_its_counts():
+    facts = [(p, "born", "Paris") for p in PEOPLE[:6]] + [(p, "citizen", "France") for p in PEOPLE[:4]]
+    graph = made_of(facts)
+    ids = graph.entities.id("p5"), graph.relations.id("citizen"), graph.entities.id("France")
+    first = EntityRuleBook(graph).firing(*ids)[0]
+    assert first == (ids[0], graph.relations.id("born"), graph.entities.id("Paris"), 4, 6, pytest.approx(4 / 11))

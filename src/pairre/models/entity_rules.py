@@ -13,7 +13,7 @@ from pairre.models.rule_model import AnswerCache, Answers, RuleModel
 from pairre.rules.entity_rules import EntityRuleBook
 
 # Ensembles of one graph ask the same queries one after another.
-_OF_GRAPH: WeakKeyDictionary[Graph, tuple[EntityRuleBook, AnswerCache]] = WeakKeyDictionary()
+_OF_BOOK: WeakKeyDictionary[EntityRuleBook, AnswerCache] = WeakKeyDictionary()
 
 
 class EntityRules(RuleModel):
@@ -23,10 +23,8 @@ class EntityRules(RuleModel):
 
     def __init__(self, graph: Graph) -> None:
         """Take a graph, in whose training triples rules are found for each query."""
-        if graph not in _OF_GRAPH:
-            _OF_GRAPH[graph] = EntityRuleBook(graph), AnswerCache()
-        book, cache = _OF_GRAPH[graph]
-        super().__init__(graph, cache)
+        book = EntityRuleBook.of(graph)
+        super().__init__(graph, _OF_BOOK.setdefault(book, AnswerCache()))
         self.book = book
 
     @property

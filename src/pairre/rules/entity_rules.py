@@ -21,7 +21,9 @@ E entities, S slots, B queries, K answers of each.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numba
 import numpy as np
@@ -298,8 +300,28 @@ def answer(slots, scratch, anchors, relations, entity, score, num, start, stop):
         num[i] = _take_best(scratch, doubt, entity[i], score[i])
 
 
+class FiringEntityRule(NamedTuple):
+    """A rule that names entities and concludes a fact of `entity`, which has a slot that is the body."""
+
+    entity: int
+    relation: int  # of the slot; R + r is the inverse of r
+    other: int  # −1: any entity
+    support: int  # entities that have the slot and the fact
+    size: int  # entities that have the slot
+    confidence: float
+
+
 class EntityRuleBook:
     """Rules that name entities, as the facts of a graph's train split have them."""
+
+    _of_graph: ClassVar[WeakKeyDictionary[Graph, EntityRuleBook]] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, graph: Graph) -> EntityRuleBook:
+        """Return the book of a graph, which is made once."""
+        if graph not in cls._of_graph:
+            cls._of_graph[graph] = cls(graph)
+        return cls._of_graph[graph]
 
     def __init__(self, graph: Graph) -> None:
         self.num_entities, self.num_relations = graph.num_entities, graph.num_relations
@@ -332,3 +354,35 @@ class EntityRuleBook:
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         return [(entity[i, : num[i]].copy(), score[i, : num[i]].copy()) for i in place]
+
+    def firing(self, head: int, relation: int, tail: int) -> list[FiringEntityRule]:
+        """Return the rules that conclude a triple from other facts of its head or its tail, most confident first."""
+        inverse = relation + self.num_relations
+        found = [*self._concluding(head, relation, tail), *self._concluding(tail, inverse, head)]
+        return sorted(found, key=lambda rule: (-rule.confidence, -rule.support, rule.other < 0, rule))
+
+    def _concluding(self, entity: int, goal: int, other: int) -> Iterator[FiringEntityRule]:
+        """Yield the rules that conclude the fact (goal, other) of an entity, as if it had not that fact."""
+        slots, num = self.slots, len(self.slots.group)
+        first, stop = _answers.py_func(slots, other, (goal + self.num_relations) % (2 * self.num_relations))
+        having = [self._slots_of(one) for one in slots.other[first:stop][:_MAX_FACTS].tolist() if one != entity]
+        support = np.bincount(np.concatenate([np.empty(0, np.int64), *having]), minlength=slots.num)
+        for slot in self._slots_of(entity).tolist():
+            members = _members.py_func(slots, slot)
+            count, size = int(support[slot]), len(members)
+            if slot < num:
+                group = int(slots.group[slot])
+                body = int(np.searchsorted(slots.entity_start, group, side="right")) - 1
+                relation = (int(slots.relation[group]) + self.num_relations) % (2 * self.num_relations)
+            else:
+                body, relation = -1, slot - num
+            own = _answers.py_func(slots, entity, relation)
+            only = relation == goal and (body == other or (own[1] - own[0] == 1 and slots.other[own[0]] == other))
+            if count >= _SUPPORT and not only:
+                yield FiringEntityRule(entity, relation, body, count, size, count / (size + _PRIOR))
+
+    def _slots_of(self, entity: int) -> np.ndarray:
+        """Return the slots that an entity has."""
+        low, high = self.slots.entity_start[entity : entity + 2]
+        own = self.slots.slot[self.slots.group_start[low] : self.slots.group_start[high]]
+        return np.concatenate([own[own >= 0], len(self.slots.group) + self.slots.relation[low:high]])
