@@ -72,8 +72,7 @@ class FittedEnsemble:
 
     def run_of(self, runs: Sequence[Run], rules: Sequence[Rule] | None) -> Run:
         """Return an ensemble with these weights of other runs, such as the same ones trained on more triples."""
-        combine = next((given.combine for given in self.members.rules if isinstance(given, RuleScores)), "max")
-        return self._made_of(_Parts.of(runs, rules, combine, self.members.has_entity_rules))
+        return self._made_of(_Parts.of(runs, rules, self.members.combine, self.members.has_entity_rules))
 
     def _made_of(self, members: _Parts) -> Run:
         foldable = not members.rules and can_fold(members.runs)
@@ -148,6 +147,11 @@ class _Parts:
         if entity_rules or any(isinstance(one, EntityRules) for one in found):
             kept.append(EntityRules(first.graph))
         return cls(single, [one.to(device) for one in kept])
+
+    @property
+    def combine(self) -> Combine:
+        """How the confidences of given rules are combined."""
+        return next((one.combine for one in self.rules if isinstance(one, RuleScores)), "max")
 
     @property
     def has_entity_rules(self) -> bool:

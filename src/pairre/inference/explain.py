@@ -100,8 +100,8 @@ def explain(
 
     It lists the rules that conclude the triple from other facts of train; the k facts without which the answer falls
     most, by a refit of the vector of the head or the tail without each; and the k nearest known facts of similar heads
-    and tails. Without `rules`, those that train supports are measured, some that name entities among them. `progress` is called with the fraction of the
-    work done since its last call.
+    and tails. Without `rules`, those that train supports are measured, and the surest that name entities. `progress` is
+    called with the fraction of the work done since its last call.
 
     >>> explain(run, "Toulouse", "located_in", "France").facts[0]
     """

@@ -151,7 +151,7 @@ class Ensemble(Model):
         Rules are applied to many queries at once.
         """
         order, ruled = triples[:, 1].argsort(stable=True), self.rule_members()
-        for block in order.split(_AHEAD if ruled else max(1, len(order))):
+        for block in torch.split(order, _AHEAD if ruled else max(1, len(order))):
             for member in ruled:
                 member.answer_ahead(triples[block], side)
             for part, query, chunks in super().candidate_groups(triples[block], side, size, ids):

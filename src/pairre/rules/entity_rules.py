@@ -47,8 +47,8 @@ _GOLDEN = 0.6180339887498949
 class _Scratch(NamedTuple):
     """What one thread writes to. Between two queries all counters and confidences are zero."""
 
-    count: np.ndarray  # [E]
-    touched: np.ndarray  # [E] list of those that are counted
+    votes: np.ndarray  # [E] of those that have a slot
+    touched: np.ndarray  # [E] list of those that have some
     best: np.ndarray  # [E, 3] the largest confidences
     answers: np.ndarray  # [E] list of those that have one
     shared: np.ndarray  # [S] known answers that have a slot
@@ -65,13 +65,11 @@ class _Scratch(NamedTuple):
     def empty(cls, num_entities: int, num_slots: int) -> _Scratch:
         """Return counters that are all zero."""
         size = num_entities + max(_MEMO, num_entities)
+        of_entities, of_slots = (np.zeros((3, num), np.int32) for num in (num_entities, num_slots))
+        best, ranges = np.zeros((num_entities, 3), np.float32), np.full((2, num_slots), -1, np.int64)
         return cls(
-            *(np.zeros(num_entities, np.int32) for _ in range(2)),
-            np.zeros((num_entities, 3), np.float32),
-            np.zeros(num_entities, np.int32),
-            *(np.zeros(num_slots, np.int32) for _ in range(2)),
-            *(np.full(num_slots, -1, np.int64) for _ in range(2)),
-            np.zeros(num_slots, np.int32),
+            *(of_entities[0], of_entities[1], best, of_entities[2]),
+            *(of_slots[0], of_slots[1], ranges[0], ranges[1], of_slots[2]),
             *(np.empty(size, np.int32), np.empty(size, np.float32)),
             *(np.zeros(3, np.int64), np.full(1, -1, np.int64)),
         )
@@ -154,10 +152,10 @@ def _conclude(slots, scratch, slot):
         stop = min(stop, first + _MAX_FACTS)
         for i in range(first, stop):
             entity = slots.other[i]
-            if scratch.count[entity] == 0:
+            if scratch.votes[entity] == 0:
                 scratch.touched[num_touched] = entity
                 num_touched += 1
-            scratch.count[entity] += 1
+            scratch.votes[entity] += 1
         seen += 1
         visited += 1 + stop - first
         place = (place + step) % num
@@ -167,12 +165,12 @@ def _conclude(slots, scratch, slot):
     scratch.first[slot] = at
     for i in range(num_touched):
         entity = scratch.touched[i]
-        confidence = scratch.count[entity] / (seen + _PRIOR)
-        if scratch.count[entity] >= _SUPPORT and confidence >= _LEAST:
+        confidence = scratch.votes[entity] / (seen + _PRIOR)
+        if scratch.votes[entity] >= _SUPPORT and confidence >= _LEAST:
             scratch.entity[at] = entity
             scratch.confidence[at] = confidence
             at += 1
-        scratch.count[entity] = 0
+        scratch.votes[entity] = 0
     scratch.stop[slot] = at
     scratch.kept[scratch.num[2]] = slot
     scratch.num[1] = at
@@ -290,7 +288,7 @@ def _take_best(scratch, doubt, entity, score):
 @compiled(nogil=True)
 def answer(slots, scratch, anchors, relations, entity, score, num, start, stop):
     """Write the best answers to the queries from `start` to `stop`; those of one relation should be together."""
-    doubt = np.empty(len(scratch.count))
+    doubt = np.empty(len(scratch.votes))
     for i in range(start, stop):
         if relations[i] != scratch.relation[0]:
             _forget(scratch)
