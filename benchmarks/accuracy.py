@@ -1,9 +1,9 @@
 """How accurate are the best models of a graph, alone and together?
 
 For each graph and seed: every member is trained with its recipe, then an ensemble is made of them, and one that has the
-rules of train, too; at the end one of the members of all seeds. `GRAPHS` says what is trained. All settings and weights
-were chosen on validation; each figure of test is ranked once, for what is listed here. The result is written after
-every seed, so that a run that is stopped keeps what it has.
+rules of train, too, closed ones and those that name entities; at the end one of the members of all seeds. `GRAPHS` says
+what is trained. All settings and weights were chosen on validation; each figure of test is ranked once, for what is
+listed here. The result is written after every seed, so that a run that is stopped keeps what it has.
 
     PAIRRE_DATA=… python benchmarks/accuracy.py [GRAPH …] [--seeds 3] [--no-rules] [--keep | --json FILE]
 """
@@ -70,16 +70,18 @@ def member(graph: Graph, name: str, seed: int, quick: bool) -> tuple[pairre.Run,
     return run, {**found, "curve": curve}
 
 
-def of_one_seed(graph: Graph, rules: list[Rule], seed: int, quick: bool) -> tuple[list[pairre.Run], dict[str, Any]]:
+def of_one_seed(
+    graph: Graph, rules: list[Rule] | None, seed: int, quick: bool
+) -> tuple[list[pairre.Run], dict[str, Any]]:
     """Return the members of a graph, and the metrics of each and of what is made of them."""
     runs, found = [], {}
     for name in GRAPHS[graph.name]:
         run, found[name] = member(graph, name, seed, quick)
         runs.append(run)
     _, found["ensemble"] = timed(lambda: pairre.ensemble(runs), f"{graph.name} seed {seed} ensemble")
-    if rules:
+    if rules is not None:
         note = f"{graph.name} seed {seed} with rules"
-        _, found["ensemble, rules"] = timed(lambda: pairre.ensemble(runs, rules=rules), note)
+        _, found["ensemble, rules"] = timed(lambda: pairre.ensemble(runs, rules=rules, entity_rules=True), note)
     return runs, found
 
 
@@ -99,15 +101,15 @@ def main() -> None:
     parser = machine.options(__doc__ or "")
     parser.add_argument("graphs", nargs="*", metavar="GRAPH", help=f"all by default: {', '.join(GRAPHS)}")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--no-rules", action="store_true", help="leave rules out, which are ranked on the CPU")
+    parser.add_argument("--no-rules", action="store_true", help="leave rules out, which the CPU applies to queries")
     arguments = parser.parse_args()
     logging.disable()
     result: dict[str, Any] = {"machine": machine.describe(), "graphs": {}}
     for name in arguments.graphs or GRAPHS:
         graph = pairre.load_graph(name)
         start = time.perf_counter()
-        rules = [] if arguments.no_rules else mine(graph, min_support=2, min_confidence=0.02)
-        mining = {"rules": len(rules), "seconds": round(time.perf_counter() - start, 1)}
+        rules = None if arguments.no_rules else mine(graph, min_support=2, min_confidence=0.02)
+        mining = {"rules": len(rules or ()), "seconds": round(time.perf_counter() - start, 1)}
         members: list[pairre.Run] = []
         seeds: list[dict[str, Any]] = []
         for seed in range(1 if arguments.quick else arguments.seeds):

@@ -23,10 +23,14 @@ def folder(tmp_path_factory):
 
 def test_members_make_a_run_that_every_command_takes(folder, tmp_path, call):
     write_rules(tmp_path / "rules.tsv", [Rule(("next",), "previous", "inverse", 1.0)])
-    made, rules = tmp_path / "made", ("--rules", tmp_path / "rules.tsv", "--combine", "noisy-or")
+    made, rules = tmp_path / "made", ("--rules", tmp_path / "rules.tsv", "--combine", "noisy-or", "--entity-rules")
     code, out, err = call("ensemble", folder / "pairre", folder / "distmult", *rules, "--out", made, "--device", "cpu")
     assert (code, err) == (0, "")
-    assert all(word in out for word in ("pairre", "distmult", "1 rules", "left out of the fit", "pairre evaluate"))
+    assert all(
+        word in out
+        for word in ("pairre", "distmult", "1 rules", "entity rules", "left out of the fit", "pairre evaluate")
+    )
+    (tmp_path / "some.csv").write_text("e3,next,e4\n")
     commands = (
         ("evaluate", made),
         ("predict", made, "--head", "e3", "--relation", "next"),
@@ -35,6 +39,7 @@ def test_members_make_a_run_that_every_command_takes(folder, tmp_path, call):
         ("export", made, "--out", tmp_path / "v.parquet"),
         ("similar", made, "e3"),
         ("calibrate", made),
+        ("score", made, tmp_path / "some.csv"),
         ("report", made, "--out", tmp_path / "report.html"),
     )
     for command in commands:
@@ -48,6 +53,16 @@ def test_runs_of_pairre_become_one(folder, tmp_path, call):
     assert code == 0
     assert "seed-1" in out
     assert pairre.load_run(tmp_path / "one", "cpu").recipe.model.dim == 12
+
+
+def test_a_single_run_and_rules_that_name_entities(folder, tmp_path, call):
+    made = tmp_path / "made"
+    code, out, err = call("ensemble", folder / "pairre", "--entity-rules", "--out", made, "--device", "cpu")
+    assert (code, err) == (0, "")
+    assert "entity-rules" in out
+    (tmp_path / "more.csv").write_text("new,next,e4\n")
+    code, _, err = call("extend", made, tmp_path / "more.csv", "--out", tmp_path / "larger")
+    assert (code, "an ensemble is made of runs, not trained" in err) == (2, True)
 
 
 def test_errors_are_one_line(folder, tmp_path, call):

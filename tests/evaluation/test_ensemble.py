@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import pairre
+from pairre.evaluation.ensemble import fit_ensemble
 from pairre.graph import Graph
 from pairre.models import Ensemble, PairRE, RuleScores
 from pairre.rules import Rule
@@ -95,6 +96,17 @@ def test_runs_of_pairre_become_one_with_the_scores_of_the_ensemble(reciprocal):
 
 def test_rules_keep_runs_of_pairre_apart(members):
     assert isinstance(pairre.ensemble(members[:1], rules=RULES).model.members[1], RuleScores)
+
+
+def test_rules_that_name_entities_need_no_list(members, made):
+    one = pairre.ensemble(members[:1], entity_rules=True)
+    assert [m["run"] for m in one.origin["members"]] == ["pairre", "entity rules"]
+    every = pairre.ensemble([made], entity_rules=True)
+    assert [m.name for m in every.model.members] == ["pairre", "complex", "transr", "rules", "entity-rules"]
+    assert [m.name for m in pairre.ensemble([every, one]).model.members[-2:]] == ["rules", "entity-rules"]
+    fitted = fit_ensemble(members[:1], entity_rules=True)
+    assert [m.name for m in fitted.run_of(members[:1], None).model.members] == ["pairre", "entity-rules"]
+    assert fitted.left_out_mrr > 0
 
 
 def test_ensembles_are_taken_apart(made, members):

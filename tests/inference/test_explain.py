@@ -232,6 +232,22 @@ def test_rules_can_be_given(trained, tmp_path):
     assert fired.ways == [(Fact("city0", "on", "river0"), Fact("river0", "in", "land0"))]
 
 
+def test_rules_that_name_entities_are_told_with_the_facts_that_they_rest_on():
+    names, relations = [*(f"p{i}" for i in range(9)), "Paris", "France"], ["born in", "citizen of"]
+    facts = torch.tensor([[i, 0, 9] for i in range(9)] + [[i, 1, 10] for i in range(8)], dtype=torch.int32)
+    graph = Graph("people", Vocabulary(names, "entity"), Vocabulary(relations, "relation"), facts, facts[:0], facts[:0])
+    run = random_run(graph)
+    rules = {rule.rule: rule for rule in explain(run, "p8", "citizen of", "France").rules}
+    fired = rules["born in(x, Paris) ⇒ citizen of(x, France)"]
+    assert (fired.kind, fired.support, fired.num_ways) == ("entity", 8, 1)
+    assert fired.confidence == pytest.approx(8 / 14)
+    assert fired.ways == [(Fact("p8", "born in", "Paris"),)]
+    other = explain(run, "p7", "citizen of", "France").rules
+    assert all(Fact("p7", "citizen of", "France") not in way for rule in other for way in rule.ways)
+    anyone = rules["born in(x, y) ⇒ citizen of(x, France)"]
+    assert anyone.ways == [(Fact("p8", "born in", "Paris"),)]
+
+
 def test_what_makes_no_sense_is_refused(trained):
     with pytest.raises(NameNotFoundError, match="city99"):
         explain(trained, "city99", "in", "land0")

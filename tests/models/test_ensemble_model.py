@@ -175,7 +175,7 @@ def test_shapes_and_places_of_members_are_checked(graph):
     one, rules = member(graph, "pairre"), RuleScores(graph, RULES)
     with pytest.raises(PairREError, match="weights of shape"):
         Ensemble([one, one], weights(graph, 3))
-    with pytest.raises(PairREError, match="rules are the last member"):
+    with pytest.raises(PairREError, match="rules are the last members"):
         Ensemble([rules, one], weights(graph, 2))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pairre.models import RuleScores, rule_scores
+from pairre.models import RuleScores, rule_model
 from pairre.rules import Rule, RuleBook
 from pairre.support.errors import RuleError
 
@@ -55,7 +55,7 @@ def test_candidates_may_repeat_and_have_any_order(graph):
 
 
 def test_only_the_most_confident_answers_count(graph, monkeypatch):
-    monkeypatch.setattr(rule_scores, "MAX_ANSWERS", 1)
+    monkeypatch.setattr(rule_model, "MAX_ANSWERS", 1)
     triples = torch.tensor([[3, 2, 0]])
     full = by_hand(graph, "tail", triples, "max")
     assert (full > 0).sum() > 1
@@ -69,6 +69,6 @@ def test_no_rules_score_zero(graph):
 
 
 def test_too_many_entities_are_refused(graph, monkeypatch):
-    monkeypatch.setattr(rule_scores, "_MAX_ENTITIES", 10)
+    monkeypatch.setattr(rule_model, "_MAX_ENTITIES", 10)
     with pytest.raises(RuleError, match="at most 10 entities"):
         RuleScores(graph, RULES)

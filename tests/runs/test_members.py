@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import pairre
-from pairre.models import Ensemble, RuleScores
+from pairre.models import Ensemble, EntityRules, RuleScores
 from pairre.rules import Rule
 from pairre.runs import Members, Run, RunFolder, build_model
 from pairre.settings import override
@@ -31,13 +31,14 @@ def untrained(graph, *settings):
 
 
 def in_memory(graph):
-    """An ensemble of a half-precision table, a model whose range counts, one of neighbours, and rules."""
+    """An ensemble of a half-precision table, a model whose range counts, one of neighbours, and rules of both kinds."""
     runs = [
         untrained(graph, "model.storage=float16"),
         untrained(graph, "model.name=rotate", "model.init_range=0.7", "model.reciprocal=true"),
         untrained(graph, "model.name=gc-ote", "train.seed=3"),
     ]
-    model = Ensemble([*(run.model for run in runs), RuleScores(graph, RULES, "noisy-or")], torch.rand(3, 4))
+    rules = RuleScores(graph, RULES, "noisy-or"), EntityRules(graph)
+    model = Ensemble([*(run.model for run in runs), *rules], torch.rand(3, 5))
     recipes = [run.recipe for run in runs]
     return Run(graph, Members.of(model, recipes).recipe(model), model, members=recipes, origin={"command": "ensemble"})
 
@@ -56,12 +57,24 @@ def test_a_stored_ensemble_is_the_same(stored, tmp_path):
         assert torch.equal(again.model.score_all(triples, side), stored.model.score_all(triples, side))
     assert again.model.members[0].entity.dtype == torch.float16
     assert (again.model.rules.rules, again.model.rules.combine) == (RULES, "noisy-or")
+    assert [type(one) for one in again.model.rule_members()] == [RuleScores, EntityRules]
     assert again.members == stored.members
     assert again.origin == {"command": "ensemble"}
     assert again.recipe.model.name == "ensemble"
     again.save(tmp_path / "copy")
     copied = pairre.load_run(tmp_path / "copy", "cpu")
     assert torch.equal(copied.model.score_all(triples, "tail"), stored.model.score_all(triples, "tail"))
+
+
+def test_folders_from_before_there_were_rules_that_name_entities_open(tmp_path):
+    graph = planted_graph()
+    runs = [untrained(graph), untrained(graph, "model.name=rotate")]
+    model, recipes = Ensemble([run.model for run in runs], torch.rand(3, 2)), [run.recipe for run in runs]
+    Members.of(model, recipes).save(tmp_path / "members")
+    listed = json.loads((tmp_path / "members" / "members.json").read_text())
+    older = {key: value for key, value in listed.items() if key not in ("entity_rules", "checksum")}
+    write_checked_json(tmp_path / "members" / "members.json", older)
+    assert Members.load(tmp_path / "members").entity_rules is False
 
 
 def test_only_ensembles_have_the_newest_format(stored, tmp_path):
@@ -104,6 +117,7 @@ def test_missing_members_are_noticed(stored, tmp_path):
         {"attached_with": [[1.0, 1.5]], "combine": None},
         {"attached_with": 3, "combine": None},
         {"attached_with": [[1.0, 1]], "combine": "min"},
+        {"attached_with": [[1.0, 1]], "combine": None, "entity_rules": 1},
     ],
     ids=str,
 )

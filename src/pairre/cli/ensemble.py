@@ -24,6 +24,10 @@ def command(
         Literal["max", "noisy-or"],
         typer.Option(help="The confidence of what several rules conclude: the largest, or as of independent evidence."),
     ] = "max",
+    entity_rules: Annotated[
+        bool,
+        typer.Option("--entity-rules", help="Rules that name entities as one more member; train shows them by itself."),
+    ] = False,
     device: Device = "auto",
     verify: Verify = True,
 ) -> None:
@@ -38,7 +42,7 @@ def command(
 
         pairre train atlas --teacher runs/both --set sampling.negatives=0 --out runs/student
 
-        pairre ensemble runs/pairre runs/complex --rules rules.tsv --out runs/all
+        pairre ensemble runs/pairre runs/complex --rules rules.tsv --entity-rules --out runs/all
     """
     from pairre.evaluation import calibration_of, ensemble
     from pairre.runs import RunFolder
@@ -46,7 +50,7 @@ def command(
     RunFolder.check_free(folder)
     opened = [open_run(run, device, verify) for run in runs]
     with err.status("choosing weights on the validation split"):
-        made = ensemble(opened, rules=rules, combine=combine)
+        made = ensemble(opened, rules=rules, combine=combine, entity_rules=entity_rules)
     calibration_of(made)  # its scores have probabilities of their own, which are stored with it
     made.save(folder)
     out.print(tables.ensemble_table(made.graph.name, made.origin))

@@ -13,7 +13,7 @@ from torch import Tensor
 from pairre.evaluation.candidates import CandidateScores, candidate_scores
 from pairre.evaluation.mixing import Fit, fit
 from pairre.evaluation.ranking import ProgressCallback
-from pairre.models import Ensemble, Model, RuleScores
+from pairre.models import Ensemble, EntityRules, Model, RuleModel, RuleScores
 from pairre.rules import Rule, read_rules
 from pairre.rules.apply import Combine
 from pairre.runs import Members, Run, came_later, can_fold, fold, load_run
@@ -29,6 +29,7 @@ def ensemble(
     *,
     rules: str | Path | Iterable[Rule] | None = None,
     combine: Combine = "max",
+    entity_rules: bool = False,
     device: str = "auto",
     progress: ProgressCallback | None = None,
 ) -> Run:
@@ -36,14 +37,15 @@ def ensemble(
 
     Each run has a weight, and where the validation split has enough triples for it one for each relation;
     `evaluation/mixing.py` says how they are chosen there. With `rules`, a file or a list, the confidence of what rules
-    conclude from train has a weight, too. Members that are ensembles are taken apart. If all members are runs of
-    PairRE, the result is one. `progress` is called with the number of scores since its last call.
+    conclude from train has a weight, too; with `entity_rules`, what rules that name entities say, which are found in
+    train for each query. Members that are ensembles are taken apart. If all members are runs of PairRE, the result is
+    one. `progress` is called with the number of scores since its last call.
 
     >>> ensemble(["runs/pairre", "runs/complex"]).save("runs/both")
     """
     opened = [run if isinstance(run, Run) else load_run(run, device) for run in runs]
     given = read_rules(rules) if isinstance(rules, str | Path) else None if rules is None else list(rules)
-    return fit_ensemble(opened, given, combine, progress).run()
+    return fit_ensemble(opened, given, combine, progress, entity_rules=entity_rules).run()
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,10 @@ class FittedEnsemble:
 
     def run_of(self, runs: Sequence[Run], rules: Sequence[Rule] | None) -> Run:
         """Return an ensemble with these weights of other runs, such as the same ones trained on more triples."""
-        combine = self.members.rules.combine if self.members.rules else "max"
-        return self._made_of(_Parts.of(runs, rules, combine))
+        return self._made_of(_Parts.of(runs, rules, self.members.combine, self.members.has_entity_rules))
 
     def _made_of(self, members: _Parts) -> Run:
-        foldable = members.rules is None and can_fold(members.runs)
+        foldable = not members.rules and can_fold(members.runs)
         weights = self.fitted.weights
         result = fold(members.runs, weights) if foldable else _unfolded(members, weights)
         result.origin = self.origin
@@ -86,9 +87,11 @@ def fit_ensemble(
     rules: Sequence[Rule] | None = None,
     combine: Combine = "max",
     progress: ProgressCallback | None = None,
+    *,
+    entity_rules: bool = False,
 ) -> FittedEnsemble:
     """Return the weights of an ensemble, which is not made yet."""
-    members = _Parts.of(runs, rules, combine)
+    members = _Parts.of(runs, rules, combine, entity_rules)
     graph, models = members.graph, members.models
     if not len(graph.valid):
         raise GraphError(f"{graph.name}: no validation split, on which the weights of an ensemble are chosen")
@@ -108,23 +111,23 @@ def _sample(num_triples: int) -> Tensor:
 
 
 class _Parts:
-    """The members of an ensemble: runs of one model each, and at most one set of rules."""
+    """The members of an ensemble: runs of one model each, and rules of each kind at most once."""
 
-    def __init__(self, runs: Sequence[Run], rules: RuleScores | None) -> None:
+    def __init__(self, runs: Sequence[Run], rules: Sequence[RuleModel]) -> None:
         self.runs, self.rules = runs, rules
         self.graph = runs[0].graph
-        self.models: list[Model] = [run.model for run in runs]
-        if rules is not None:
-            self.models.append(rules)
+        self.models: list[Model] = [*(run.model for run in runs), *rules]
 
     @classmethod
-    def of(cls, runs: Sequence[Run], rules: Sequence[Rule] | None, combine: Combine) -> _Parts:
+    def of(
+        cls, runs: Sequence[Run], rules: Sequence[Rule] | None, combine: Combine, entity_rules: bool = False
+    ) -> _Parts:
         """Return the members of runs; ensembles are taken apart."""
-        if not runs or (len(runs) == 1 and rules is None):
+        if not runs or (len(runs) == 1 and rules is None and not entity_rules):
             raise RunError("ensemble: give at least two runs, or one and rules")
         first = runs[0]
         single: list[Run] = []
-        found: list[RuleScores] = []
+        found: list[RuleModel] = []
         for run in runs:
             if run.graph.fingerprint != first.graph.fingerprint:
                 raise RunError(f"{run}: from another graph than {first}; members share the triples of all splits")
@@ -133,20 +136,32 @@ class _Parts:
                 continue
             for model, recipe in zip(run.model.embeddings(), run.members, strict=True):
                 single.append(Run(run.graph, recipe, model))
-            found += [run.model.rules] if run.model.rules else []
+            found += run.model.rule_members()
         device = single[0].model.device
         for one in single:
             one.model.to(device)
-        if rules is None and len({tuple(one.rules) for one in found}) > 1:
+        given = [one for one in found if isinstance(one, RuleScores)]
+        if rules is None and len({tuple(one.rules) for one in given}) > 1:
             raise RunError("ensemble: its members have different rules; say which count, with rules (--rules FILE)")
-        if rules is not None:
-            return cls(single, RuleScores(first.graph, rules, combine).to(device))
-        return cls(single, found[0].to(device) if found else None)
+        kept: list[RuleModel] = [RuleScores(first.graph, rules, combine)] if rules is not None else [*given[:1]]
+        if entity_rules or any(isinstance(one, EntityRules) for one in found):
+            kept.append(EntityRules(first.graph))
+        return cls(single, [one.to(device) for one in kept])
+
+    @property
+    def combine(self) -> Combine:
+        """How the confidences of given rules are combined."""
+        return next((one.combine for one in self.rules if isinstance(one, RuleScores)), "max")
+
+    @property
+    def has_entity_rules(self) -> bool:
+        """Whether rules that name entities are a member."""
+        return any(isinstance(one, EntityRules) for one in self.rules)
 
     def names(self) -> list[str]:
         """Return what a person calls each member."""
         names = [run.path.name if run.path else run.model.name for run in self.runs]
-        return names + ([] if self.rules is None else [f"{len(self.rules.rules):,} rules"])
+        return names + [one.described for one in self.rules]
 
     def check(self, found: CandidateScores) -> None:
         """Raise a RunError if the scores of a member are not finite numbers."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pairre.evaluation import calibration_of
 from pairre.graph import SPLITS, Graph
-from pairre.inference.firing import Fact, FiringRule, firing_rules
+from pairre.inference.firing import Fact, FiringRule, firing_entity_rules, firing_rules
 from pairre.inference.neighbours import nearest_of
 from pairre.models import require_all_rows
 from pairre.rules import Rule, measure_pair, read_rules
@@ -100,8 +100,8 @@ def explain(
 
     It lists the rules that conclude the triple from other facts of train; the k facts without which the answer falls
     most, by a refit of the vector of the head or the tail without each; and the k nearest known facts of similar heads
-    and tails. Without `rules`, those that train supports are measured. `progress` is called with the fraction of the
-    work done since its last call.
+    and tails. Without `rules`, those that train supports are measured, and the surest that name entities. `progress` is
+    called with the fraction of the work done since its last call.
 
     >>> explain(run, "Toulouse", "located_in", "France").facts[0]
     """
@@ -116,6 +116,8 @@ def explain(
     ids = graph.find_entity(head), graph.find_relation(relation), graph.find_entity(tail)
     given = read_rules(rules) if isinstance(rules, str | Path) else rules
     fired = firing_rules(graph, *ids, measure_pair(graph, *ids) if given is None else given)[:MOST_RULES]
+    if given is None:
+        fired += firing_entity_rules(graph, *ids)
     triple, calibration = torch.tensor(ids), calibration_of(run)
     answer, odds = Answer(run, triple, side), _Odds(calibration, triple[None])
     with torch.no_grad():

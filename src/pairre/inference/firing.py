@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 import torch
 
-from pairre.graph import Graph
+from pairre.graph import Graph, Side
+from pairre.graph.index import COLUMN
 from pairre.rules import Rule
+from pairre.rules.entity_rules import EntityRuleBook, FiringEntityRule
 
 MOST_WAYS = 5  # in which a rule fires, that are listed
+MOST_ENTITY_RULES = 5  # of those that name entities, which are many
+LEAST_CONFIDENCE = 0.1  # of them
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,35 @@ def firing_rules(graph: Graph, head: int, relation: int, tail: int, rules: Itera
                     FiringRule(rule.formula(shown), rule.kind, rule.confidence, rule.support, named, len(ways))
                 )
     return found
+
+
+def firing_entity_rules(graph: Graph, head: int, relation: int, tail: int) -> list[FiringRule]:
+    """Return the surest rules that name entities and conclude a triple from other facts of train."""
+    found = EntityRuleBook.of(graph).firing(head, relation, tail)
+    sure = [rule for rule in found if rule.confidence >= LEAST_CONFIDENCE][:MOST_ENTITY_RULES]
+    return [_named(graph, rule, (head, relation, tail)) for rule in sure]
+
+
+def _named(graph: Graph, rule: FiringEntityRule, triple: tuple[int, int, int]) -> FiringRule:
+    """Return a rule that names entities as people read it: born_in(x, Paris) ⇒ citizen_of(x, France)."""
+
+    def show(head: int, relation: int, tail: int, x: int) -> str:
+        names = ("x" if end == x else "y" if end < 0 else graph.show_entity(end) for end in (head, tail))
+        return f"{graph.show_relation(relation)}({', '.join(names)})"
+
+    inverted, relation = divmod(rule.relation, graph.num_relations)
+    pair = (rule.other, rule.entity) if inverted else (rule.entity, rule.other)
+    side: Side = "head" if inverted else "tail"
+    query = torch.tensor([[pair[0], relation, pair[1]]])
+    ways = query
+    if rule.other < 0:
+        others = graph.known_train.side(side).known(query)[1]
+        ways = query.repeat(len(others), 1)
+        ways[:, COLUMN[side]] = others
+    ways = ways[(ways != torch.tensor(triple)).any(1)]
+    named = [(Fact(*names),) for names in graph.names(ways[:MOST_WAYS])]
+    formula = f"{show(pair[0], relation, pair[1], rule.entity)} ⇒ {show(*triple, rule.entity)}"
+    return FiringRule(formula, "entity", rule.confidence, rule.support, named, len(ways))
 
 
 def _ways(

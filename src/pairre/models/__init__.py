@@ -11,7 +11,9 @@ from typing import cast
 
 from pairre.models.contract import REGISTRY, Query
 from pairre.models.ensemble import Ensemble
+from pairre.models.entity_rules import EntityRules
 from pairre.models.negative_layouts import Chunked, EntityRows, NegativeLayout, Own, RelationGroups, Shared
+from pairre.models.rule_model import RuleModel
 from pairre.models.rule_scores import RuleScores
 from pairre.models.scoring import LocalRows, Model, RowSource, require_all_rows
 from pairre.support.errors import RecipeError, suggest
@@ -24,6 +26,7 @@ __all__ = [
     "Chunked",
     "Ensemble",
     "EntityRows",
+    "EntityRules",
     "LocalRows",
     "Model",
     "NegativeLayout",
@@ -32,6 +35,7 @@ __all__ = [
     "Query",
     "RelationGroups",
     "RowSource",
+    "RuleModel",
     "RuleScores",
     "Shared",
     "model_class",

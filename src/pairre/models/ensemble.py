@@ -25,9 +25,12 @@ from pairre.graph import Side
 from pairre.graph.index import COLUMN
 from pairre.models.contract import Query
 from pairre.models.mixture import Mixture, Part
+from pairre.models.rule_model import RuleModel
 from pairre.models.rule_scores import RuleScores
 from pairre.models.scoring import Chunks, Model, RowSource, require_all_rows
 from pairre.support.errors import PairREError
+
+_AHEAD = 1 << 12  # queries that rules are applied to at a time
 
 
 class _JoinedRows(RowSource):
@@ -62,7 +65,7 @@ class Ensemble(Model):
     sides_differ = True
 
     def __init__(self, members: Sequence[Model], weights: Tensor) -> None:
-        """Take models on one device, rules last, and weights [R, M]."""
+        """Take models on one device, those of rules last, and weights [R, M]."""
         torch.nn.Module.__init__(self)
         first = members[0]
         self.num_entities, self.num_relations = first.num_entities, first.num_relations
@@ -70,8 +73,10 @@ class Ensemble(Model):
         if weights.shape != expected:
             raise PairREError(f"ensemble: weights of shape {expected} expected, not {tuple(weights.shape)}")
         check_weights(weights)
-        if any(isinstance(member, RuleScores) for member in members[:-1]):
-            raise PairREError("ensemble: rules are the last member, and there is one set of them")
+        ruled = [isinstance(member, RuleModel) for member in members]
+        kinds = [type(member) for member in members if isinstance(member, RuleModel)]
+        if ruled != sorted(ruled) or len(set(kinds)) < len(kinds):
+            raise PairREError("ensemble: rules are the last members, and there is one of each kind")
         self.members = torch.nn.ModuleList(members)
         self.mixing = torch.nn.Parameter(weights.to(first.device, torch.float32), requires_grad=False)
         self.metric = Mixture([_part(member) for member in members])
@@ -148,11 +153,14 @@ class Ensemble(Model):
     ) -> Iterator[tuple[slice | Tensor, Query, Callable[[], Chunks]]]:
         """Yield groups of triples that have the same prepared candidates; those of one relation are together.
 
-        Rules are applied to the queries of a relation at once.
+        Rules are applied to many queries at once.
         """
-        order = triples[:, 1].argsort(stable=True)
-        for part, query, chunks in super().candidate_groups(triples[order], side, size, ids):
-            yield order[part], query, chunks
+        order, ruled = triples[:, 1].argsort(stable=True), self.rule_members()
+        for block in torch.split(order, _AHEAD if ruled else max(1, len(order))):
+            for member in ruled:
+                member.answer_ahead(triples[block], side)
+            for part, query, chunks in super().candidate_groups(triples[block], side, size, ids):
+                yield block[part], query, chunks
 
     def as_vectors(self, rows: Tensor) -> Tensor:
         """Return the members' vectors at length 1, side by side: a cosine is the mean of the members' cosines."""
@@ -167,13 +175,16 @@ class Ensemble(Model):
 
     def embeddings(self) -> list[Model]:
         """Return the members that are no rules."""
-        return [member for member in self._members() if not isinstance(member, RuleScores)]
+        return [member for member in self._members() if not isinstance(member, RuleModel)]
+
+    def rule_members(self) -> list[RuleModel]:
+        """Return the members that are rules."""
+        return [member for member in self._members() if isinstance(member, RuleModel)]
 
     @property
     def rules(self) -> RuleScores | None:
-        """The member that is rules, if there is one."""
-        last = self.members[-1]
-        return last if isinstance(last, RuleScores) else None
+        """The member that is given rules, if there is one."""
+        return next((member for member in self.rule_members() if isinstance(member, RuleScores)), None)
 
 
 Ensemble.name = "ensemble"  # not in the class body, because an ensemble is made of runs, not trained
@@ -188,7 +199,7 @@ def check_weights(weights: Tensor) -> None:
 def _part(member: Model) -> Part:
     """Return how a member scores, and the widths of its rows."""
     metric = member.metric or member.pair_score
-    if isinstance(member, RuleScores):
+    if isinstance(member, RuleModel):
         return Part(metric, None, 0, 1)
     triple: Any = torch.zeros(1, 3, dtype=torch.int64, device=member.device)
     with torch.no_grad():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pairre.kernels import BlockFormula, Metric, PairScore, backend
@@ -20,7 +21,8 @@ from pairre.kernels.reference.scores import pair_score
 class Part:
     """How a member scores, and how many numbers of a query, a scale and a candidate are its own.
 
-    `query` is None for the last member if its queries take whatever is left.
+    `query` is None if the width of queries varies. Such members are the last, and have no scale; their queries are
+    filled up with −1 to be of equal width, and share what the others leave.
     """
 
     metric: Metric | PairScore
@@ -39,8 +41,11 @@ class Mixture(BlockFormula):
     def pack(self, weights: Tensor, queries: list[tuple[Tensor, Tensor | None]]) -> Tensor:
         """Return the packed query [B, ·] from weights [B, M] and the members' queries."""
         columns = [weights]
+        open_width = max(
+            (q.shape[-1] for part, (q, _) in zip(self.parts, queries, strict=True) if part.query is None), default=0
+        )
         for part, (q, w) in zip(self.parts, queries, strict=True):
-            columns.append(q)
+            columns.append(F.pad(q, (0, open_width - q.shape[-1]), value=-1.0) if part.query is None else q)
             if part.scale:
                 columns.append(torch.ones_like(q[..., : part.scale]) if w is None else w)
         return torch.cat(columns, -1)
@@ -87,8 +92,10 @@ class Mixture(BlockFormula):
         """Return the weights [..., M] and the members' queries of a packed query."""
         start = len(self.parts)
         weights, queries = packed[..., :start], []
+        left = packed.shape[-1] - start - sum((part.query or 0) + part.scale for part in self.parts)
+        share = left // max(1, sum(part.query is None for part in self.parts))
         for part in self.parts:
-            middle = packed.shape[-1] - part.scale if part.query is None else start + part.query
+            middle = start + (share if part.query is None else part.query)
             stop = middle + part.scale
             queries.append((packed[..., start:middle], packed[..., middle:stop] if part.scale else None))
             start = stop

@@ -2,7 +2,8 @@
 
 members/N.toml        the recipe of a member
 members/rules.tsv     the rules of the member that is rules, if there is one
-members/members.json  what each member's weights go with, and how the confidences of rules are combined
+members/members.json  what each member's weights go with, how the confidences of rules are combined, and whether rules
+                      that name entities are a member, which are found in train again
 
 Weights of all members and of the ensemble are in the folder's `model.safetensors`.
 """
@@ -19,7 +20,7 @@ from typing import Any, get_args
 import torch
 
 from pairre.graph import Graph
-from pairre.models import Ensemble, Model, RuleScores
+from pairre.models import Ensemble, EntityRules, Model, RuleScores
 from pairre.rules import Rule, read_rules, write_rules
 from pairre.rules.apply import Combine
 from pairre.runs.build import build_model
@@ -38,7 +39,8 @@ class Members:
     recipes: Sequence[Recipe]
     attached_with: Sequence[tuple[float, int]]
     rules: Sequence[Rule] = ()
-    combine: Combine | None = field(default=None)  # None: no member is rules
+    combine: Combine | None = field(default=None)  # None: no member is given rules
+    entity_rules: bool = False
 
     @classmethod
     def of(cls, model: Ensemble, recipes: Sequence[Recipe]) -> Members:
@@ -47,8 +49,10 @@ class Members:
             member.attached_with or (recipe.init_range, recipe.train.seed)
             for member, recipe in zip(model.embeddings(), recipes, strict=True)
         ]
-        rules = model.rules
-        return cls(recipes, attached, rules.rules, rules.combine) if rules else cls(recipes, attached)
+        rules, of_entities = model.rules, any(isinstance(member, EntityRules) for member in model.rule_members())
+        if rules is None:
+            return cls(recipes, attached, entity_rules=of_entities)
+        return cls(recipes, attached, rules.rules, rules.combine, of_entities)
 
     def build(self, graph: Graph, device: torch.device) -> Ensemble:
         """Return an ensemble whose weights are about to be loaded."""
@@ -58,6 +62,8 @@ class Members:
         ]
         if self.combine is not None:
             members.append(RuleScores(graph, self.rules, self.combine).to(device))
+        if self.entity_rules:
+            members.append(EntityRules(graph).to(device))
         return Ensemble(members, torch.ones(graph.num_relations, len(members)))
 
     def recipe(self, model: Ensemble) -> Recipe:
@@ -74,9 +80,8 @@ class Members:
             write_text(folder / f"{number}.toml", recipe.to_toml())
         if self.combine is not None:
             write_rules(folder / _RULES, self.rules)
-        write_checked_json(
-            folder / _LIST, {"attached_with": [list(a) for a in self.attached_with], "combine": self.combine}
-        )
+        described = {"attached_with": [list(a) for a in self.attached_with], "combine": self.combine}
+        write_checked_json(folder / _LIST, {**described, "entity_rules": self.entity_rules})
 
     @classmethod
     def load(cls, folder: Path) -> Members:
@@ -88,12 +93,14 @@ class Members:
             combine = described["combine"]
             if combine is not None and combine not in get_args(Combine):
                 raise ValueError("no way to combine rules")
+            if type(of_entities := described.get("entity_rules", False)) is not bool:  # older folders do not say it
+                raise TypeError("entity_rules is neither true nor false")
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(f"{file}: damaged: {error}") from error
         if not attached:
             raise RunError(f"{file}: damaged: no members")
         recipes = [load_stored_recipe(folder / f"{number}.toml") for number in range(len(attached))]
-        return cls(recipes, attached, read_rules(folder / _RULES) if combine else (), combine)
+        return cls(recipes, attached, read_rules(folder / _RULES) if combine else (), combine, of_entities)
 
 
 def _attachment(bound: Any, seed: Any) -> tuple[float, int]:
