@@ -15,7 +15,8 @@ from pairre.settings import resolve
 from pairre.studies.effort import EFFORTS, EffortInterruptedError, effort_plan
 from pairre.studies.effort.candidates import Candidate, candidates, families
 from pairre.studies.effort.choice import choose
-from pairre.studies.effort.plan import Cost, readable_seconds
+from pairre.studies.effort.plan import readable_seconds
+from pairre.studies.effort.probe import Cost
 from pairre.support.errors import GraphError, RecipeError, RunError, TrainingError
 
 TRIALS = sys.modules["pairre.studies.effort.trials"]
@@ -25,7 +26,7 @@ FEW = {
     family: [Candidate(f"{family} {n}", {**SMALL, "model.name": model, "train.lr": lr}) for n, lr in enumerate(lrs, 1)]
     for family, model, lrs in (("distance", "pairre", (0.05, 1e-7, 0.02)), ("rotation", "rotate", (0.05, 1e-7, 0.02)))
 }
-REAL_COST = sys.modules["pairre.studies.effort.plan"]._Probe._cost
+REAL_COST = sys.modules["pairre.studies.effort.probe"].Probe._cost
 
 
 class KilledError(BaseException):
@@ -34,15 +35,16 @@ class KilledError(BaseException):
 
 @pytest.fixture(autouse=True)
 def few_candidates(monkeypatch):
-    monkeypatch.setattr("pairre.studies.effort.candidates.families", lambda: FEW)
+    monkeypatch.setattr("pairre.studies.effort.candidates.families", lambda _: FEW)
     monkeypatch.setattr("pairre.studies.effort.run.LEAST_SECONDS", 0.5)
     # Seconds of the processor, and costs as on a quiet machine, so that a busy one tries as much.
     for clock in ("run.clock", "trials.time", "journal.time"):
         monkeypatch.setattr(f"pairre.studies.effort.{clock}", SimpleNamespace(monotonic=time.process_time))
     monkeypatch.setattr(
-        "pairre.studies.effort.plan._Probe._cost", lambda *_: Cost(setup=0.0, per_step=1e-3, per_ranking=1e-5)
+        "pairre.studies.effort.probe.Probe._cost", lambda *_: Cost(setup=0.0, per_step=1e-3, per_ranking=1e-5)
     )
-    monkeypatch.setattr("pairre.studies.effort.plan._LEAST_STEPS", 10)
+    monkeypatch.setattr("pairre.studies.effort.probe._LEAST_STEPS", 10)
+    monkeypatch.setattr("pairre.studies.effort.plan._ENDING", 0.0)
 
 
 @pytest.fixture
@@ -175,7 +177,7 @@ def test_what_is_stopped_before_there_is_a_plan_leaves_nothing(graph, tmp_path, 
 def test_a_slow_machine_does_not_exceed_the_time_by_much(graph, tmp_path, monkeypatch):
     """Steps that take ten times as long as when they were timed; seconds are those of the processor."""
     slow = Cost(setup=0.0, per_step=1e-4, per_ranking=1e-5)
-    monkeypatch.setattr("pairre.studies.effort.plan._Probe._cost", lambda *_: slow)
+    monkeypatch.setattr("pairre.studies.effort.probe.Probe._cost", lambda *_: slow)
     started = time.process_time()
     best(graph, tmp_path / "run")
     assert time.process_time() - started < 8 * SECONDS  # kernels may have to be compiled first
@@ -206,7 +208,7 @@ def test_without_a_validation_split_some_of_train_is_held_out(graph, tmp_path):
 
 def test_a_failed_trial_is_left_behind(graph, tmp_path, monkeypatch):
     FEW_AND_BAD = {"bad": [Candidate("bad 1", {**SMALL, "train.lr": 1e30})], **FEW}
-    monkeypatch.setattr("pairre.studies.effort.candidates.families", lambda: FEW_AND_BAD)
+    monkeypatch.setattr("pairre.studies.effort.candidates.families", lambda _: FEW_AND_BAD)
     best(graph, tmp_path / "run")
     plan = plan_of(tmp_path / "run")
     tried = [one for one in plan["trials"] if one["candidate"] == "bad 1"]
@@ -215,8 +217,8 @@ def test_a_failed_trial_is_left_behind(graph, tmp_path, monkeypatch):
 
 
 def test_what_takes_too_long_is_left_out_and_named(graph, monkeypatch):
-    monkeypatch.setattr("pairre.studies.effort.plan._Probe._cost", REAL_COST)
-    monkeypatch.setattr("pairre.studies.effort.plan._LEAST_STEPS", 10_000)
+    monkeypatch.setattr("pairre.studies.effort.probe.Probe._cost", REAL_COST)
+    monkeypatch.setattr("pairre.studies.effort.probe._LEAST_STEPS", 10_000)
     plan = effort_plan(graph, time=1.0, device="cpu")
     assert set(plan.left_out) | {one.name for one in plan.candidates} == {
         one.name for variants in FEW.values() for one in variants
@@ -237,15 +239,16 @@ def test_without_a_folder_the_run_stays_in_memory(graph):
 
 def test_the_simplest_of_equals_is_kept(graph):
     run = train(graph, resolve(graph, None, {**SMALL, "train.steps": 20}), device="cpu", progress=False)
-    chosen = choose([run], ["distance 1"], [], [0.5])
+    chosen = choose([run], ["distance 1"], [], [0.5], lambda: 1.0)
     assert (chosen.what, chosen.members, chosen.ensemble) == ("distance 1", [0], None)
-    twice = choose([run, run], ["one", "other"], [], [0.5, 0.5])
+    twice = choose([run, run], ["one", "other"], [], [0.5, 0.5], lambda: 1.0)
     assert twice.options["one"] == twice.options["other"] >= twice.options["one + other"]
     assert twice.what == "one"
 
 
-def test_every_candidate_of_the_table_fits_a_graph(graph):
-    table = families.__wrapped__()
+@pytest.mark.parametrize("on_gpu", [False, True], ids=["cpu", "gpu"])
+def test_every_candidate_of_the_table_fits_a_graph(graph, on_gpu):
+    table = families.__wrapped__(on_gpu)
     assert {} in [one.settings for one in table["pairre"]], "the default is a candidate"
     for variants in table.values():
         assert len({json.dumps(one.settings, sort_keys=True) for one in variants}) == len(variants)
@@ -255,7 +258,7 @@ def test_every_candidate_of_the_table_fits_a_graph(graph):
 
 def test_a_greater_effort_tries_more(monkeypatch):
     monkeypatch.setattr("pairre.studies.effort.candidates.families", families.__wrapped__)
-    quick, standard, most = ({one.name for one in candidates(effort)} for effort in EFFORTS.values())
+    quick, standard, most = ({one.name for one in candidates(effort, False)} for effort in EFFORTS.values())
     assert quick < standard < most
 
 
