@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from pairre import check_run, evaluate, load_run, predict, train, train_best
 from pairre.cli.train import read_seconds
@@ -15,7 +16,8 @@ from pairre.settings import resolve
 from pairre.studies.effort import EFFORTS, EffortInterruptedError, effort_plan
 from pairre.studies.effort.candidates import Candidate, candidates, families
 from pairre.studies.effort.choice import choose
-from pairre.studies.effort.plan import readable_seconds
+from pairre.studies.effort.journal import Journal, Trial
+from pairre.studies.effort.plan import make_effort_plan, readable_seconds
 from pairre.studies.effort.probe import Cost
 from pairre.support.errors import GraphError, RecipeError, RunError, TrainingError
 
@@ -254,6 +256,74 @@ def test_every_candidate_of_the_table_fits_a_graph(graph, on_gpu):
         assert len({json.dumps(one.settings, sort_keys=True) for one in variants}) == len(variants)
         for one in variants:
             resolve(graph, None, one.settings)
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """Plan as for a GPU, with given seconds of a step by model."""
+    monkeypatch.setattr("pairre.studies.effort.candidates.families", families.__wrapped__)
+    monkeypatch.setattr("pairre.studies.effort.plan.available_bytes", lambda *_: 10**12)
+    monkeypatch.setattr("pairre.studies.effort.probe._LEAST_STEPS", 60)
+    monkeypatch.setattr("pairre.studies.effort.plan._ENDING", 2.0)
+
+    def plan(graph, *, effort="standard", seconds=None, compiled=0.0, **per_step):
+        def cost(probe, recipe):
+            probe.compiled = compiled
+            return Cost(0.2, per_step.get(recipe.model.name, 1e-4), 1e-6)
+
+        monkeypatch.setattr("pairre.studies.effort.probe.Probe._cost", cost)
+        return make_effort_plan(graph, effort, seconds, torch.device("cuda"), held_out=False)
+
+    return plan
+
+
+def test_on_a_gpu_an_effort_takes_as_long_as_so_many_trainings(graph, on_a_gpu):
+    """The ring has 3,000 steps; a training begins with 5 seconds that an effort has only once."""
+    assert on_a_gpu(graph).seconds == 10
+    assert on_a_gpu(graph, pairre=1e-2).seconds == pytest.approx(2 * 30.2 + 5, abs=0.1)
+    assert on_a_gpu(graph, pairre=1e-2, effort="best").seconds == pytest.approx(10 * 30.2 + 45, abs=0.1)
+    assert on_a_gpu(graph, compiled=20.0).seconds == 30, "others wait for kernels, too"
+    assert on_a_gpu(graph, compiled=20.0, seconds=12.0).seconds == 12
+
+
+def test_without_time_for_trials_the_best_families_are_trained(graph, on_a_gpu):
+    """A trial of the first one would take all of the time that trials have."""
+    short = on_a_gpu(graph, complex=4e-3)
+    assert [one.name for one in short.candidates] == ["complex 1", "pairre 1"]
+    assert (short.rounds, short.members) == ([], 2)
+    assert any("complex 1, pairre 1" in line for line in short.lines())
+    alone = on_a_gpu(graph, seconds=10.0, complex=0.1, pairre=0.1, rotate=0.1)
+    assert (len(alone.candidates), alone.members) == (1, 1)
+    long = on_a_gpu(graph, seconds=60.0)
+    assert len(long.rounds) == 2
+    assert {"complex", "pairre", "rotate"} == {one.family for one in long.candidates}
+    assert set(long.left_out.values()) == {"complex can be tried"}
+    slow = on_a_gpu(graph, seconds=60.0, complex=1.0)
+    assert "complex" not in {one.family for one in slow.candidates}
+
+
+def test_time_for_many_epochs_makes_a_model_wider(graph, on_a_gpu, tmp_path):
+    dims = []
+    for seconds, per_step in ((20.0, 1e-3), (20.0, 0.5)):
+        plan = on_a_gpu(graph, seconds=60.0, complex=per_step)
+        plan = replace(plan, costs={"complex 1": Cost(0.2, per_step, 1e-6)}, max_steps=10**6)
+        search = TRIALS.Search(Journal(tmp_path, plan, 0, []), graph, torch.device("cpu"), print)
+        recipe = search._recipe_of_member(families.__wrapped__(True)["complex"][0], seconds)
+        dims.append((recipe.model.dim, recipe.train.steps))
+    assert [dim for dim, _ in dims] == [1000, 500]
+    assert dims[0][1] == pytest.approx(19.8 / 2e-3, rel=0.01), "twice the seconds for each step"
+
+
+def test_few_steps_do_not_rule_a_family_out(graph, on_a_gpu, tmp_path):
+    plan = on_a_gpu(graph, seconds=60.0)
+    for steps, kept in ((300, ["rotate 1", "complex 1", "pairre 1"]), (5_000, ["rotate 1"])):
+        trials = [
+            Trial(one.name, number, steps, 0.5, 0.9 if one.name == "rotate 1" else 0.1)
+            for one in plan.candidates
+            for number in (1, 2)
+        ]
+        search = TRIALS.Search(Journal(tmp_path, plan, 0, trials), graph, torch.device("cpu"), print)
+        assert [one.name for one in search.finalists()] == kept
 
 
 def test_a_greater_effort_tries_more(monkeypatch):

@@ -15,17 +15,19 @@ from pathlib import Path
 import torch
 
 from pairre.graph import Graph
+from pairre.models import model_class
 from pairre.runs import Run, load_run
 from pairre.settings import Recipe, resolve
 from pairre.studies.effort.candidates import Candidate, best_of_families
 from pairre.studies.effort.journal import Journal, Trial
 from pairre.studies.effort.plan import VALIDATIONS, Round, readable_seconds
 from pairre.support.errors import RecipeError, TrainingError
-from pairre.support.memory import is_out_of_memory
+from pairre.support.memory import available_bytes, is_out_of_memory
 from pairre.training import train
 
 Notify = Callable[[str], None]
 _EPOCHS = 30  # of a training, beyond which twice as many features bring more than twice as many epochs
+_BYTES_OF_A_NUMBER = 32  # with its gradient, the state of its optimiser and copies
 _LONG_TRIAL = 1.0  # seconds, so that what comes before the first step and after the last matters little
 _TELLING_STEPS = 1_000  # of a trial: in fewer, what starts slowly looks worse than it is
 _WORTH_TRAINING = 0.7  # of the best validation MRR: a worse family adds nothing to an ensemble
@@ -146,10 +148,17 @@ class Search:
         recipe = self._recipe(candidate, 1, {"validate_triples": self.plan.judged})
         per_epoch = 2 * -(-len(self.graph.train) // recipe.train.batch)
         dim = recipe.model.dim
-        while 2 * dim <= candidate.widest and steps >= 2 * _EPOCHS * per_epoch:
+        while 2 * dim <= candidate.widest and steps >= 2 * _EPOCHS * per_epoch and self._fits(recipe, 2 * dim):
             dim, steps = 2 * dim, steps // 2  # a step takes twice as long
         train_recipe = replace(recipe.train, steps=min(self.plan.max_steps, steps))
         return replace(recipe, model=replace(recipe.model, dim=dim), train=train_recipe)
+
+    def _fits(self, recipe: Recipe, dim: int) -> bool:
+        """Return whether there is ample memory for a model with so many features in training."""
+        relations = self.graph.num_relations * (1 + recipe.model.reciprocal)
+        numbers = model_class(recipe.model.name).num_parameters(self.graph.num_entities, relations, dim)
+        free = available_bytes(self.device)
+        return free is None or _BYTES_OF_A_NUMBER * numbers < free
 
     def _seconds_per_step(self, candidate: Candidate) -> float:
         """Return how long a step takes: as in the candidate's last trial if that was long enough, else as planned."""
