@@ -154,6 +154,20 @@ def test_after_a_kill_nothing_is_repeated(graph, tmp_path, calls, monkeypatch, i
     assert not state.exists()
 
 
+def test_short_trainings_stay_in_memory_and_are_not_repeated(graph, tmp_path, calls, monkeypatch):
+    with monkeypatch.context() as stopped:
+        stopped.setattr(TRIALS, "_SHORT", {"cpu": 60.0})
+        stopped.setattr("pairre.studies.effort.run.choose", lambda *_: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(EffortInterruptedError):
+            best(graph, tmp_path / "run")
+    assert {out for _, out in calls} == {None}
+    assert (tmp_path / "run.effort" / "member-1" / "model.safetensors").exists()
+    before = len(calls)
+    run, _ = best(None, tmp_path / "run", resume=True)
+    assert len(calls) == before
+    assert evaluate(run, "valid")["both"]["mrr"] > 0.11
+
+
 def test_signals_stop_it_with_advice(graph, tmp_path, monkeypatch):
     for signum in (signal.SIGINT, signal.SIGTERM):
         monkeypatch.setattr(TRIALS, "train", lambda *_, signum=signum, **__: signal.raise_signal(signum))

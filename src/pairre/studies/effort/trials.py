@@ -28,6 +28,7 @@ from pairre.training import train
 Notify = Callable[[str], None]
 _EPOCHS = 30  # of a training, beyond which twice as many features bring more than twice as many epochs
 _BYTES_OF_A_NUMBER = 32  # with its gradient, the state of its optimiser and copies
+_SHORT = {"cuda": 60.0}  # seconds by device, within which writing the best weights to disk would take too large a part
 _LONG_TRIAL = 1.0  # seconds, so that what comes before the first step and after the last matters little
 _TELLING_STEPS = 1_000  # of a trial: in fewer, what starts slowly looks worse than it is
 _WORTH_TRAINING = 0.7  # of the best validation MRR: a worse family adds nothing to an ensemble
@@ -108,22 +109,38 @@ class Search:
                     break
                 seconds = max(seconds, self.plan.member_seconds / 2)
                 self.notify(f"training {candidate.name} for {readable_seconds(seconds)}")
-                self._train_member(candidate, path, seconds, progress)
-            runs[candidate.name] = load_run(path, str(self.device))
+                runs[candidate.name] = self._member(candidate, path, seconds, progress)
+                gc.collect()  # of the optimiser, too
+            else:
+                runs[candidate.name] = load_run(path, str(self.device))
         return runs
 
     def _seconds_of_member(self, remaining: int) -> float:
         """Return how long the next of some members may be trained: what is left, but for the end, is shared equally."""
         return (self.journal.left - self.plan.finish_seconds) / remaining / (2 if self.plan.held_out else 1)
 
-    def _train_member(self, candidate: Candidate, path: Path, seconds: float, progress: bool) -> None:
-        """Train a candidate into a run folder, or to its end if it was begun."""
+    def _member(self, candidate: Candidate, path: Path, seconds: float, progress: bool) -> Run:
+        """Return the run of a candidate that was trained in full; one that was begun is trained to its end."""
         recipe = self._recipe_of_member(candidate, seconds)
-        started, begun = time.monotonic(), path.exists()
+        started = time.monotonic()
+        if seconds < _SHORT.get(self.device.type, 0.0) and not path.exists():
+            run = train(self.graph, recipe, device=str(self.device), progress=progress)
+            run.save(path)
+        else:
+            self._train_in_folder(recipe, path, started + 1.2 * seconds, progress)
+            run = load_run(path, str(self.device))
+        best = max(entry["valid"]["mrr"] for entry in run.history if "valid" in entry)
+        spent = time.monotonic() - started
+        self.journal.add(Trial(candidate.name, 0, run.recipe.train.steps, spent, best))
+        return run
+
+    def _train_in_folder(self, recipe: Recipe, path: Path, until: float, progress: bool) -> None:
+        """Train in a run folder, from which training goes on if it is there, to the end or until its time is over."""
+        begun = path.exists()
 
         def watch(step: int, _: float) -> None:
             # After its last step, a run in a folder would be ranked for metrics and probabilities of its own.
-            if step >= recipe.train.steps or time.monotonic() - started > 1.2 * seconds:
+            if step >= recipe.train.steps or time.monotonic() > until:
                 raise _EnoughError
 
         with suppress(_EnoughError):
@@ -136,10 +153,6 @@ class Search:
                 progress=progress,
                 on_validation=watch,
             )
-        run = load_run(path, "cpu")
-        best = max(entry["valid"]["mrr"] for entry in run.history if "valid" in entry)
-        spent = time.monotonic() - started
-        self.journal.add(Trial(candidate.name, 0, run.recipe.train.steps, spent, best))
 
     def _recipe_of_member(self, candidate: Candidate, seconds: float) -> Recipe:
         """Return the recipe of a candidate for so many seconds; what has time for many epochs becomes wider."""
