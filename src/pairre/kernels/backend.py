@@ -38,6 +38,7 @@ class Backend:
     collect_above = staticmethod(collect.collect_above)
     unit_rows = staticmethod(scores.unit_rows)
     grouped_product = staticmethod(products.grouped_product)
+    block_product = staticmethod(products.block_product)
     block_messages = staticmethod(messages.block_messages)
     # Rows of an embedding table.
     group_ids = staticmethod(rows.group_ids)

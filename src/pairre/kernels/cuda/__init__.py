@@ -19,6 +19,7 @@ class CudaBackend(Backend):
     collect_above = staticmethod(collect.collect_above)
     unit_rows = staticmethod(loss.unit_rows)
     grouped_product = staticmethod(products.grouped_product)
+    block_product = staticmethod(products.block_product)
     block_messages = staticmethod(messages.block_messages)
     group_ids = staticmethod(rows.group_ids)
     gather_rows = staticmethod(rows.gather_rows)

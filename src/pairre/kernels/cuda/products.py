@@ -67,6 +67,20 @@ def _add_outer(X, G, STARTS, ORDER, OUT, D, UNROLL: tl.constexpr, BI: tl.constex
     tl.store(place, acc, mask=(ri < D)[:, None] & (rj < D)[None, :])
 
 
+@triton.jit
+def _multiply_blocks(X, BLOCKS, OUT, num, row_step, S: tl.constexpr, BS: tl.constexpr, BN: tl.constexpr):
+    """Store a block's share of the products of BN rows, by feature; sums are in the same order for every row."""
+    rn, ri = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BS)
+    first, here = tl.program_id(1) * S, rn < num
+    acc = tl.zeros([BS, BN], tl.float32)
+    for j in tl.static_range(S):
+        x = tl.load(X + rn.to(tl.int64) * row_step + first + j, mask=here, other=0.0)
+        weight = tl.load(BLOCKS + (first + j) * S + ri, mask=ri < S, other=0.0)
+        acc = tl.fma(tl.broadcast_to(weight[:, None], [BS, BN]), tl.broadcast_to(x[None, :], [BS, BN]), acc)
+    place = (first + ri).to(tl.int64)[:, None] * num + rn[None, :]
+    tl.store(OUT + place, acc, mask=(ri < S)[:, None] & here[None, :])
+
+
 class _GroupedProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrices: Tensor, number: Tensor, vectors: Tensor) -> Tensor:
@@ -110,3 +124,21 @@ def grouped_product(matrices: Tensor, number: Tensor, vectors: Tensor) -> Tensor
         return reference.grouped_product(matrices, number, vectors)
     products: Tensor = _GroupedProduct.apply(matrices, number, vectors)  # type: ignore[no-untyped-call]
     return products
+
+
+def block_product(rows: Tensor, blocks: Tensor) -> Tensor:
+    """Return what `reference.block_product` returns; without a gradient, stored by feature, as scores are computed."""
+    learns = torch.is_grad_enabled() and (rows.requires_grad or blocks.requires_grad)
+    fit = rows.dim() == 2 and blocks.dim() == 3 and all(t.dtype == torch.float32 and t.numel() for t in (rows, blocks))
+    if learns or not fit or rows.stride(1) != 1:
+        return reference.block_product(rows, blocks)
+    (num, dim), size, tile = rows.shape, blocks.shape[-1], power(len(rows), 128)
+    out = torch.empty(dim, num, device=rows.device)
+    _multiply_blocks[(triton.cdiv(num, tile), dim // size)](
+        *(rows, blocks.contiguous(), out, num, rows.stride(0)),
+        S=size,
+        BS=triton.next_power_of_2(size),
+        BN=tile,
+        num_warps=max(1, tile // 32),
+    )
+    return out.t()

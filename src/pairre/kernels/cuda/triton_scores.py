@@ -44,7 +44,8 @@ def _forward_shared(
     first = tl.program_id(2) * CHUNK
     last = tl.minimum(first + CHUNK, width(D, METRIC))
     acc = sums(
-        Q, W, C, R, tl.program_id(1) * BM, rn, step_m, num_c, first, last, D, METRIC, HAS_SCALE, HAS_WEIGHTS, LONG, EVEN, BM, BN, UNROLL
+        Q, W, C, R, tl.program_id(1) * BM, rn, step_m, num_c, first, last, D,
+        METRIC, HAS_SCALE, HAS_WEIGHTS, LONG, EVEN, BM, BN, UNROLL,
     )  # fmt: skip
     place = tl.program_id(2).to(tl.int64) * num_q * num_c + rm[:, None].to(tl.int64) * num_c + rn[None, :]
     tl.store(OUT + place, finish(acc, METRIC, WHOLE), mask=(rm < num_q)[:, None] & (rn < num_c)[None, :])
