@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from pairre.kernels.reference import products as reference
+from pairre.kernels.reference.scores import stable_product
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # Triton interprets kernels where there is no GPU
 
@@ -46,3 +47,16 @@ def test_rows_times_a_matrix_of_blocks_have_no_bit_from_other_rows(on_gpu):
     torch.testing.assert_close(several[0].double(), expected, rtol=1e-5, atol=1e-5)
     learns = kernels.block_product(rows.requires_grad_(), blocks)
     assert torch.autograd.grad(learns.sum(), rows)[0].isfinite().all()
+
+
+@pytest.mark.parametrize(("shape", "of_matrix"), [((9, 33), (33, 5)), ((2, 9, 20), (20, 20)), ((9, 1, 6), (9, 6, 6))])
+def test_stable_products_of_a_gpu_are_those_of_the_reference_to_the_bit(shape, of_matrix):
+    kernels, random = pytest.importorskip("pairre.kernels.cuda.products"), torch.Generator().manual_seed(0)
+    rows, matrix = (torch.randn(size, generator=random) for size in (shape, of_matrix))
+    rows[0], rows[1] = 0, rows[1] * 1e-30
+    matrix[..., 2] = 2.0
+    for factor in (matrix, matrix.mT.contiguous().mT):
+        found = kernels.stable_product(rows.to(DEVICE), factor.to(DEVICE))
+        assert torch.equal(found.cpu(), stable_product(rows, factor))
+    learns = kernels.stable_product(rows.to(DEVICE).requires_grad_(), matrix.to(DEVICE))
+    torch.testing.assert_close(learns.detach().cpu(), rows @ matrix)

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from pairre.graph import Side
 from pairre.kernels import backend
-from pairre.kernels.reference.scores import stable_product
 from pairre.models.contract import Query
 from pairre.models.negative_layouts import NegativeLayout, Shared
 from pairre.models.neighbourhood import Links, Neighbourhood
@@ -101,14 +100,14 @@ class GCOTEFull(GCOTE):
 
     def _moved(self, vector: Tensor, side: Side, r: Any) -> Tensor:
         """Return where a relation takes entities of a side."""
-        turn, scale = self._turn(side, r)
+        (turn, scale), kernels = self._turn(side, r), backend(vector.device.type)
         if turn.dim() == 4 and turn.stride(0) == 0:  # one relation that was expanded
             turn, scale = turn[0], scale[0]
         if turn.dim() > 3 and turn.shape[-4] > 1:  # one relation for each row
-            turned = stable_product(self._groups(vector).unsqueeze(-2), turn).squeeze(-2).flatten(-2)
+            turned = kernels.stable_product(self._groups(vector).unsqueeze(-2), turn).squeeze(-2).flatten(-2)
         else:  # one for all rows, or for each row of rows
             shared = turn.squeeze(-4) if turn.dim() > 3 else turn
-            turned = backend(vector.device.type).block_product(vector, shared)
+            turned = kernels.block_product(vector, shared)
         moved: Tensor = turned * scale.exp()
         return moved
 

@@ -18,6 +18,7 @@ class CudaBackend(Backend):
     count_above = staticmethod(scores.count_above)
     collect_above = staticmethod(collect.collect_above)
     unit_rows = staticmethod(loss.unit_rows)
+    stable_product = staticmethod(products.stable_product)
     grouped_product = staticmethod(products.grouped_product)
     block_product = staticmethod(products.block_product)
     block_messages = staticmethod(messages.block_messages)

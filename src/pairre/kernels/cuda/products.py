@@ -21,6 +21,7 @@ from pairre.kernels.cuda.rows import group_ids
 from pairre.kernels.cuda.terms import still
 from pairre.kernels.cuda.tiles import power
 from pairre.kernels.reference import products as reference
+from pairre.kernels.reference import scores
 
 _TOGETHER = 4  # vectors of a program, which finds their matrix in its cache
 
@@ -65,6 +66,18 @@ def _add_outer(X, G, STARTS, ORDER, OUT, D, UNROLL: tl.constexpr, BI: tl.constex
             acc += g[:, None] * x[None, :]
     place = OUT + group * D * D + ri[:, None] * D + rj[None, :]
     tl.store(place, acc, mask=(ri < D)[:, None] & (rj < D)[None, :])
+
+
+@triton.jit
+def _round(X, OUT, K, digits, BK: tl.constexpr):
+    """Store a row in float64, rounded to so many binary digits of its largest magnitude."""
+    rk = tl.arange(0, BK)
+    place, here = tl.program_id(0).to(tl.int64) * K + rk, rk < K
+    x = tl.load(X + place, mask=here, other=0.0)
+    exponent = tl.maximum(tl.max(tl.abs(x).to(tl.int32, bitcast=True), axis=0) >> 23, 1) - 126 - digits
+    unit = ((exponent.to(tl.int64) + 1023) << 52).to(tl.float64, bitcast=True)  # a power of two
+    shift = 6755399441055744.0 * unit  # 1.5 · 2⁵²: a sum with it has no room for less than a unit
+    tl.store(OUT + place, (x.to(tl.float64) + shift) - shift, mask=here)
 
 
 @triton.jit
@@ -124,6 +137,23 @@ def grouped_product(matrices: Tensor, number: Tensor, vectors: Tensor) -> Tensor
         return reference.grouped_product(matrices, number, vectors)
     products: Tensor = _GroupedProduct.apply(matrices, number, vectors)  # type: ignore[no-untyped-call]
     return products
+
+
+def _rounded(x: Tensor, digits: int) -> Tensor:
+    """Return a tensor in float64, each row rounded to so many binary digits of its largest magnitude."""
+    x, size = x.contiguous(), x.shape[-1]
+    out, tile = torch.empty(x.shape, dtype=torch.float64, device=x.device), triton.next_power_of_2(size)
+    _round[(x.numel() // size,)](x, out, size, digits, BK=tile, num_warps=max(1, min(8, tile // 128)))
+    return out
+
+
+def stable_product(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Return what `reference.stable_product` returns."""
+    learns = torch.is_grad_enabled() and (rows.requires_grad or matrix.requires_grad)
+    if learns or any(t.dtype != torch.float32 or t.numel() == 0 for t in (rows, matrix)):
+        return scores.stable_product(rows, matrix)
+    digits = scores.exact_digits(matrix.shape[-2])
+    return (_rounded(rows, digits) @ _rounded(matrix.mT, digits).mT).float()
 
 
 def block_product(rows: Tensor, blocks: Tensor) -> Tensor:
