@@ -100,8 +100,8 @@ def gap(
     elif METRIC == "likelihood":
         x, xi = a - f, ai + fi
     elif METRIC == "divergence":
-        x = a - f
-        x, xi = tl.fma(x, x, ai + fi) * e, (ai + fi) * e
+        x, xi = a - f, ai + fi
+        x = tl.fma(x, x, xi)
     elif E and F:
         x = x - e * f
         if METRIC == "modulus":
@@ -126,14 +126,14 @@ def term(x, xi, METRIC: tl.constexpr):
 
 
 @triton.jit
-def joined(part, product, x, xi, METRIC: tl.constexpr):
+def joined(part, product, x, xi, w, METRIC: tl.constexpr):
     """Return what the features that are added up together come to with one more: two values, see `closed`."""
     if METRIC == "groups":
         part = tl.fma(x, x, part)
     elif METRIC == "likelihood":  # Σ x² / V as one fraction
         part, product = tl.fma(part, xi, x * x * product), product * xi
     elif METRIC == "divergence":
-        part, product = part + x, product * xi
+        part, product = tl.fma(x, tl.broadcast_to(w, x.shape), part), product * (xi * w)
     return part, product
 
 
@@ -229,7 +229,7 @@ def sums(
                 c, ci, r, ri = c[None, :], ci[None, :], r[None, :], ri[None, :]
             x, xi = gap(q, qi, r, ri, w, wi, c, ci, METRIC, True, HAS_WEIGHTS, HAS_SCALE, True)
             if joins:
-                part, product = joined(part, product, x, xi, METRIC)
+                part, product = joined(part, product, x, xi, w, METRIC)
             else:
                 acc += term(x, xi, METRIC)
         if joins:
