@@ -89,7 +89,7 @@ def rank(
     processes = model.processes
     with torch.no_grad():
         for part, query, chunks in model.candidate_groups(triples, side, size, candidates):
-            metric, (place, *known_range) = model.metric or model.pair_score, of_queries[:, part]
+            metric, (place, low, high) = model.metric or model.pair_score, of_queries[:, part]
             true_rows, here = _true_rows(chunks, place, num_all)
             true_score = torch.zeros(len(place), dtype=model.dtype, device=device)
             if true_rows is not None:
@@ -97,7 +97,7 @@ def rank(
             if processes is not None:  # the one that holds the row has its score
                 true_score = processes.sum(true_score if here is None else torch.where(here, true_score, 0))
             higher, equal = torch.zeros(2, len(place), dtype=torch.int64, device=device)
-            batch = RankingBatch(metric, *query, true_score, place, *known_range, excluded)
+            batch = RankingBatch(metric, *query, true_score, place, low, high, excluded)
             for first_id, rows in chunks():
                 above, ties = kernels.count_above(batch, rows, first_id)
                 higher += above

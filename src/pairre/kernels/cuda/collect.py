@@ -31,28 +31,8 @@ def _collect(
     """Write the scores of a tile that reach the threshold, as long as there is room."""
     rm = tl.program_id(1) * BM + tl.arange(0, BM)
     rn = tl.program_id(0) * BN + tl.arange(0, BN)
-    last = width(D, METRIC)
-    acc = sums(
-        Q,
-        W,
-        C,
-        C,
-        tl.program_id(1) * BM,
-        rn,
-        step_m,
-        num_c,
-        0,
-        last,
-        D,
-        METRIC,
-        HAS_SCALE,
-        False,
-        LONG,
-        EVEN,
-        BM,
-        BN,
-        UNROLL,
-    )
+    m0, last = tl.program_id(1) * BM, width(D, METRIC)
+    acc = sums(Q, W, C, C, m0, rn, step_m, num_c, 0, last, D, METRIC, HAS_SCALE, False, LONG, EVEN, BM, BN, UNROLL)
     score = finish(acc, METRIC, True)
     found = (score >= threshold) & (rm < num_q)[:, None] & (rn < num_c)[None, :]
     if tl.max(found.to(tl.int32)) > 0:

@@ -27,10 +27,10 @@ def _true_scores(
 ):  # fmt: skip
     """Score pairs, one a thread; tables are [D, B]."""
     rm = tl.program_id(0) * BM + tl.arange(0, BM)
+    m0, last = tl.program_id(0) * BM, width(D, METRIC)
     acc = sums(
-        Q, W, C, C, tl.program_id(0) * BM, rm, step_m, num_q, 0, width(D, METRIC), D,
-        METRIC, HAS_SCALE, False, True, EVEN, BM, BM, UNROLL, True,
-    )  # fmt: skip
+        Q, W, C, C, m0, rm, step_m, num_q, 0, last, D, METRIC, HAS_SCALE, False, True, EVEN, BM, BM, UNROLL, True
+    )
     tl.store(OUT + rm, finish(acc, METRIC, True), mask=rm < num_q)
 
 
@@ -44,28 +44,8 @@ def _count(
     rm = tl.program_id(1) * BM + tl.arange(0, BM)
     rn = tl.program_id(0) * BN + tl.arange(0, BN)
     in_m = rm < num_q
-    last = width(D, METRIC)
-    acc = sums(
-        Q,
-        W,
-        C,
-        C,
-        tl.program_id(1) * BM,
-        rn,
-        step_m,
-        num_c,
-        0,
-        last,
-        D,
-        METRIC,
-        HAS_SCALE,
-        False,
-        LONG,
-        EVEN,
-        BM,
-        BN,
-        UNROLL,
-    )
+    m0, last = tl.program_id(1) * BM, width(D, METRIC)
+    acc = sums(Q, W, C, C, m0, rn, step_m, num_c, 0, last, D, METRIC, HAS_SCALE, False, LONG, EVEN, BM, BN, UNROLL)
     entity = first + rn
     own = tl.load(OWN + rm, mask=in_m, other=-1).to(tl.int32)
     left_out = (rn >= num_c)[None, :] | (own[:, None] == entity[None, :])

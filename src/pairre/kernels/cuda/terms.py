@@ -202,9 +202,10 @@ def sums(
 ):  # fmt: skip
     """Σ of terms first to last for all pairs of a tile, from tables stored by feature: Q, W [D, step_m]; C, R [D, N].
 
-    Loads have no masks, as these take registers and instructions: there are queries for all of a tile, candidates past
-    the last one are the last again, and features past `last` are masked unless they come out EVEN. With `PAIRS`, query
-    and candidate m are one pair: the sums are [BM], in the same order.
+    The tile begins at query m0; its candidates are rn. Loads have no masks, as these take registers and instructions:
+    there are queries for all of a tile, candidates past the last one are the last again, and features past `last` are
+    masked unless they come out EVEN. With `PAIRS`, query and candidate m are one pair: the sums are [BM], in the same
+    order.
     """
     Q, W, rm = Q + m0, W + m0, tl.arange(0, BM)
     rn, step_n = tl.minimum(rn, num_c - 1), num_c

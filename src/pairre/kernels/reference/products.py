@@ -22,5 +22,5 @@ def block_product(rows: Tensor, blocks: Tensor) -> Tensor:
 
     Without a gradient, no bit of a row depends on the other rows.
     """
-    parts = rows.unflatten(-1, blocks.shape[-3:-1]).transpose(-3, -2)
+    parts = rows.reshape(*rows.shape[:-1], *blocks.shape[-3:-1]).transpose(-3, -2)
     return stable_product(parts, blocks).transpose(-3, -2).flatten(-2)
