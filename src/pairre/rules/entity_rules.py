@@ -21,7 +21,7 @@ E entities, S slots, B queries, K answers of each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -39,7 +39,10 @@ _SUPPORT = 2
 _LEAST = 0.005  # confidence of a rule that counts
 _MAX_FACTS = 1 << 10  # of an entity, whose slots are looked at
 _MAX_VISITS = 1 << 13  # facts that are looked at for the conclusions of one slot
+_MAX_QUERY = 1 << 20  # facts that are looked at for the slots of a query's entity
 _MAX_SHARED = 1 << 17  # facts of known answers that are looked at for the slots that they share
+_MAX_SHARING = 1 << 21  # entities that have the slots that they share, of all slots
+_LEVELS = 8  # of confidence
 _MEMO = 1 << 20  # conclusions of slots that a thread keeps for the next query of the relation
 _GOLDEN = 0.6180339887498949
 
@@ -55,6 +58,7 @@ class _Scratch(NamedTuple):
     slots: np.ndarray  # [S] list of those that are counted
     first: np.ndarray  # [S] where the conclusions of a slot begin, −1 if they are not there
     stop: np.ndarray  # [S]
+    cost: np.ndarray  # [S] facts that were looked at for them
     kept: np.ndarray  # [S] list of the slots whose conclusions are there
     entity: np.ndarray  # [·] conclusions of slots, one slot after another
     confidence: np.ndarray  # [·]
@@ -65,11 +69,11 @@ class _Scratch(NamedTuple):
     def empty(cls, num_entities: int, num_slots: int) -> _Scratch:
         """Return counters that are all zero."""
         size = num_entities + max(_MEMO, num_entities)
-        of_entities, of_slots = (np.zeros((3, num), np.int32) for num in (num_entities, num_slots))
-        best, ranges = np.zeros((num_entities, 3), np.float32), np.full((2, num_slots), -1, np.int64)
+        of_entities, of_slots = np.zeros((3, num_entities), np.int32), np.zeros((4, num_slots), np.int32)
+        best, ranges = np.zeros((num_entities, 3), np.float32), np.full((2, num_slots), -1, np.int32)
         return cls(
             *(of_entities[0], of_entities[1], best, of_entities[2]),
-            *(of_slots[0], of_slots[1], ranges[0], ranges[1], of_slots[2]),
+            *(of_slots[0], of_slots[1], ranges[0], ranges[1], of_slots[2], of_slots[3]),
             *(np.empty(size, np.int32), np.empty(size, np.float32)),
             *(np.zeros(3, np.int64), np.full(1, -1, np.int64)),
         )
@@ -99,6 +103,10 @@ def _answers(slots, entity, relation):
     if low == end or slots.relation[low] != relation:
         return 0, 0
     return slots.group_start[low], slots.group_start[low + 1]
+
+
+_having: Callable[[Slots, int], np.ndarray] = _members.py_func
+_facts: Callable[[Slots, int, int], tuple[int, int]] = _answers.py_func
 
 
 @numba.njit(nogil=True)
@@ -171,7 +179,7 @@ def _conclude(slots, scratch, slot):
             scratch.confidence[at] = confidence
             at += 1
         scratch.votes[entity] = 0
-    scratch.stop[slot] = at
+    scratch.stop[slot], scratch.cost[slot] = at, visited
     scratch.kept[scratch.num[2]] = slot
     scratch.num[1] = at
     scratch.num[2] += 1
@@ -179,25 +187,27 @@ def _conclude(slots, scratch, slot):
 
 @numba.njit(nogil=True)
 def _from_slot(slots, scratch, slot):
-    """Add the conclusions of a slot that the query's entity has."""
+    """Add the conclusions of a slot that the query's entity has; return how many facts they took."""
     if scratch.first[slot] < 0:
         _conclude(slots, scratch, slot)
     for i in range(scratch.first[slot], scratch.stop[slot]):
         _add(scratch, scratch.entity[i], scratch.confidence[i])
+    return scratch.cost[slot]
 
 
 @numba.njit(nogil=True)
 def _from_entity(slots, scratch, x):
     """Add what the slots of the query's entity conclude."""
     low, high = slots.entity_start[x], slots.entity_start[x + 1]
+    cost = 0
     for group in range(low, high):
-        _from_slot(slots, scratch, len(slots.group) + slots.relation[group])
+        cost += _from_slot(slots, scratch, len(slots.group) + slots.relation[group])
     first, num = slots.group_start[low], slots.group_start[high] - slots.group_start[low]
     step, place = _stride(num), 0
     for _ in range(min(num, _MAX_FACTS)):
         slot = slots.slot[first + place]
-        if slot >= 0:
-            _from_slot(slots, scratch, slot)
+        if slot >= 0 and cost < _MAX_QUERY:
+            cost += _from_slot(slots, scratch, slot)
         place = (place + step) % num
 
 
@@ -225,6 +235,16 @@ def _count_slots(slots, scratch, entity, num_slots):
 
 
 @numba.njit(nogil=True)
+def _shared_confidence(slots, scratch, slot, goal, scale):
+    """Return how confident it is that who has a slot is an answer; 0 if the slot is the one of answers, at `goal`."""
+    support = scratch.shared[slot]
+    if support < _SUPPORT or (slot < len(slots.group) and slots.group_start[slots.group[slot]] == goal):
+        return np.float32(0)
+    num = len(_members(slots, slot))
+    return np.float32(min(support * scale, num) / (num + _PRIOR))
+
+
+@numba.njit(nogil=True)
 def _from_answers(slots, scratch, x, relation):
     """Add what the slots of known answers conclude of the entities that have them, too."""
     begin, end = _answers(slots, x, relation)
@@ -237,17 +257,24 @@ def _from_answers(slots, scratch, x, relation):
         seen += 1
         visited += looked_at
         place = (place + step) % num
+    # If members are too many in all, slots count whose confidence is twice, four, … times as large.
+    sizes, least = np.zeros(_LEVELS, np.int64), _LEAST
     for i in range(num_slots):
         slot = scratch.slots[i]
-        support = scratch.shared[slot]
+        confidence = _shared_confidence(slots, scratch, slot, begin, num / seen)
+        if confidence >= least:
+            sizes[min(_LEVELS - 1, np.int64(np.log2(confidence / least)))] += len(_members(slots, slot))
+    total = sizes.sum()
+    for level in range(_LEVELS - 1):
+        if total > _MAX_SHARING:
+            total -= sizes[level]
+            least *= 2
+    for i in range(num_slots):
+        slot = scratch.slots[i]
+        confidence = _shared_confidence(slots, scratch, slot, begin, num / seen)
         scratch.shared[slot] = 0
-        if support < _SUPPORT:
-            continue
-        members = _members(slots, slot)
-        if slot < len(slots.group) and slots.group_start[slots.group[slot]] == begin:
-            continue  # the body is the conclusion
-        confidence = np.float32(min(support * num / seen, len(members)) / (len(members) + _PRIOR))
-        if confidence >= _LEAST:
+        if confidence >= least:
+            members = _members(slots, slot)
             for j in range(len(members)):
                 _add(scratch, members[j], confidence)
 
@@ -362,11 +389,11 @@ class EntityRuleBook:
     def _concluding(self, entity: int, goal: int, other: int) -> Iterator[FiringEntityRule]:
         """Yield the rules that conclude the fact (goal, other) of an entity, as if it had not that fact."""
         slots, num = self.slots, len(self.slots.group)
-        first, stop = _answers.py_func(slots, other, (goal + self.num_relations) % (2 * self.num_relations))
+        first, stop = _facts(slots, other, (goal + self.num_relations) % (2 * self.num_relations))
         having = [self._slots_of(one) for one in slots.other[first:stop][:_MAX_FACTS].tolist() if one != entity]
         support = np.bincount(np.concatenate([np.empty(0, np.int64), *having]), minlength=slots.num)
         for slot in self._slots_of(entity).tolist():
-            members = _members.py_func(slots, slot)
+            members = _having(slots, slot)
             count, size = int(support[slot]), len(members)
             if slot < num:
                 group = int(slots.group[slot])
@@ -374,7 +401,7 @@ class EntityRuleBook:
                 relation = (int(slots.relation[group]) + self.num_relations) % (2 * self.num_relations)
             else:
                 body, relation = -1, slot - num
-            own = _answers.py_func(slots, entity, relation)
+            own = _facts(slots, entity, relation)
             only = relation == goal and (body == other or (own[1] - own[0] == 1 and slots.other[own[0]] == other))
             if count >= _SUPPORT and not only:
                 yield FiringEntityRule(entity, relation, body, count, size, count / (size + _PRIOR))
