@@ -1,9 +1,10 @@
 """How accurate are the best models of a graph, alone and together?
 
-For each graph and seed: every member is trained with its recipe, then an ensemble is made of them, and one that has the
-rules of train, too, closed ones and those that name entities; at the end one of the members of all seeds. `GRAPHS` says
-what is trained. All settings and weights were chosen on validation; each figure of test is ranked once, for what is
-listed here. The result is written after every seed, so that a run that is stopped keeps what it has.
+For each graph and seed: every member is trained with its recipe, one that is `taught` by an ensemble of those before
+it; then an ensemble is made of them, and one that has the rules of train, too, closed ones and those that name
+entities; at the end such ensembles of the members of all seeds. `GRAPHS` says what is trained. All settings and weights
+were chosen on validation; each figure of test is ranked once, for what is listed here. The result is written after
+every seed, so that a run that is stopped keeps what it has.
 
     PAIRRE_DATA=… python benchmarks/accuracy.py [GRAPH …] [--seeds 3] [--no-rules] [--keep | --json FILE]
 """
@@ -31,6 +32,7 @@ GRAPHS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
     "fb15k-237": {
         "complex": ("fb15k-237/complex-n3", {}),
         "pairre": ("fb15k-237-best", {"train.steps": 40_000, "train.validate_every": 10_000}),
+        "pairre, taught": ("fb15k-237/pairre-taught", {}),
     },
     "fb15k": {"complex": ("fb15k/complex-n3", {}), "pairre": ("fb15k-best", {})},
 }
@@ -52,8 +54,10 @@ def timed(work: Callable[[], pairre.Run], note: str) -> tuple[pairre.Run, dict[s
     return run, found
 
 
-def member(graph: Graph, name: str, seed: int, quick: bool) -> tuple[pairre.Run, dict[str, Any]]:
-    """Train a member; return it with its metrics and its curve on validation."""
+def member(
+    graph: Graph, name: str, before: list[pairre.Run], seed: int, quick: bool
+) -> tuple[pairre.Run, dict[str, Any]]:
+    """Train a member, which those before it may teach; return it with its metrics and its curve on validation."""
     recipe, changes = GRAPHS[graph.name][name]
     published = Path(os.environ.get("PAIRRE_DATA", "")) / graph.name / "rules.tsv"
     settings = {**changes, "train.seed": seed, **({"train.epochs": 0, "train.steps": 40} if quick else {})}
@@ -64,7 +68,10 @@ def member(graph: Graph, name: str, seed: int, quick: bool) -> tuple[pairre.Run,
 
     def work() -> pairre.Run:
         rules = str(published) if pairre.load_recipe(recipe).rules.weight and published.is_file() else None
-        return pairre.train(graph, recipe, overrides=settings, rules=rules, progress=False, on_validation=note)
+        teacher = pairre.ensemble(before) if name.endswith("taught") else None
+        return pairre.train(
+            graph, recipe, overrides=settings, rules=rules, teacher=teacher, progress=False, on_validation=note
+        )
 
     run, found = timed(work, f"{graph.name} seed {seed} {name}")
     return run, {**found, "curve": curve}
@@ -76,13 +83,18 @@ def of_one_seed(
     """Return the members of a graph, and the metrics of each and of what is made of them."""
     runs, found = [], {}
     for name in GRAPHS[graph.name]:
-        run, found[name] = member(graph, name, seed, quick)
+        run, found[name] = member(graph, name, runs, seed, quick)
         runs.append(run)
-    _, found["ensemble"] = timed(lambda: pairre.ensemble(runs), f"{graph.name} seed {seed} ensemble")
-    if rules is not None:
-        note = f"{graph.name} seed {seed} with rules"
-        _, found["ensemble, rules"] = timed(lambda: pairre.ensemble(runs, rules=rules, entity_rules=True), note)
-    return runs, found
+    return runs, found | together(runs, rules, f"{graph.name} seed {seed}")
+
+
+def together(runs: list[pairre.Run], rules: list[Rule] | None, note: str) -> dict[str, Any]:
+    """Return the metrics of an ensemble of runs, and of one with rules if they are given."""
+    _, found = timed(partial(pairre.ensemble, runs), f"{note} ensemble")
+    if rules is None:
+        return {"ensemble": found}
+    _, with_rules = timed(partial(pairre.ensemble, runs, rules=rules, entity_rules=True), f"{note} with rules")
+    return {"ensemble": found, "ensemble, rules": with_rules}
 
 
 def summary(seeds: list[dict[str, Any]]) -> dict[str, Any]:
@@ -121,8 +133,7 @@ def main() -> None:
                 "members": recipes, "mined": mining, "mrr": summary(seeds), "seeds": seeds
             }  # fmt: skip
             machine.write("accuracy", result, arguments)
-        _, together = timed(partial(pairre.ensemble, members), f"{name} all seeds")
-        result["graphs"][name]["all seeds"] = together
+        result["graphs"][name]["all seeds"] = together(members, rules, f"{name} all seeds")
         machine.write("accuracy", result, arguments)
         for what, splits in result["graphs"][name]["mrr"].items():
             print(name, what, {split: round(of["mrr"], 4) for split, of in splits.items()}, flush=True)

@@ -21,7 +21,8 @@ from pairre.runs.folder import meaning_of
 from pairre.runs.shard_files import write_shard
 from pairre.studies.effort.candidates import Candidate
 from pairre.studies.effort.journal import PLAN, Journal, Trial
-from pairre.studies.effort.plan import Cost, EffortPlan, Round
+from pairre.studies.effort.plan import EffortPlan, Round
+from pairre.studies.effort.probe import Cost
 from pairre.support.processes import Processes
 from soak.side_inputs import Inputs
 

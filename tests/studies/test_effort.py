@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from pairre import check_run, evaluate, load_run, predict, train, train_best
 from pairre.cli.train import read_seconds
@@ -15,7 +16,9 @@ from pairre.settings import resolve
 from pairre.studies.effort import EFFORTS, EffortInterruptedError, effort_plan
 from pairre.studies.effort.candidates import Candidate, candidates, families
 from pairre.studies.effort.choice import choose
-from pairre.studies.effort.plan import Cost, readable_seconds
+from pairre.studies.effort.journal import Journal, Trial
+from pairre.studies.effort.plan import make_effort_plan, readable_seconds
+from pairre.studies.effort.probe import Cost
 from pairre.support.errors import GraphError, RecipeError, RunError, TrainingError
 
 TRIALS = sys.modules["pairre.studies.effort.trials"]
@@ -25,7 +28,7 @@ FEW = {
     family: [Candidate(f"{family} {n}", {**SMALL, "model.name": model, "train.lr": lr}) for n, lr in enumerate(lrs, 1)]
     for family, model, lrs in (("distance", "pairre", (0.05, 1e-7, 0.02)), ("rotation", "rotate", (0.05, 1e-7, 0.02)))
 }
-REAL_COST = sys.modules["pairre.studies.effort.plan"]._Probe._cost
+REAL_COST = sys.modules["pairre.studies.effort.probe"].Probe._cost
 
 
 class KilledError(BaseException):
@@ -34,15 +37,16 @@ class KilledError(BaseException):
 
 @pytest.fixture(autouse=True)
 def few_candidates(monkeypatch):
-    monkeypatch.setattr("pairre.studies.effort.candidates.families", lambda: FEW)
+    monkeypatch.setattr("pairre.studies.effort.candidates.families", lambda _: FEW)
     monkeypatch.setattr("pairre.studies.effort.run.LEAST_SECONDS", 0.5)
     # Seconds of the processor, and costs as on a quiet machine, so that a busy one tries as much.
     for clock in ("run.clock", "trials.time", "journal.time"):
         monkeypatch.setattr(f"pairre.studies.effort.{clock}", SimpleNamespace(monotonic=time.process_time))
     monkeypatch.setattr(
-        "pairre.studies.effort.plan._Probe._cost", lambda *_: Cost(setup=0.0, per_step=1e-3, per_ranking=1e-5)
+        "pairre.studies.effort.probe.Probe._cost", lambda *_: Cost(setup=0.0, per_step=1e-3, per_ranking=1e-5)
     )
-    monkeypatch.setattr("pairre.studies.effort.plan._LEAST_STEPS", 10)
+    monkeypatch.setattr("pairre.studies.effort.probe._LEAST_STEPS", 10)
+    monkeypatch.setattr("pairre.studies.effort.plan._ENDING", 0.0)
 
 
 @pytest.fixture
@@ -150,6 +154,20 @@ def test_after_a_kill_nothing_is_repeated(graph, tmp_path, calls, monkeypatch, i
     assert not state.exists()
 
 
+def test_short_trainings_stay_in_memory_and_are_not_repeated(graph, tmp_path, calls, monkeypatch):
+    with monkeypatch.context() as stopped:
+        stopped.setattr(TRIALS, "_SHORT", {"cpu": 60.0})
+        stopped.setattr("pairre.studies.effort.run.choose", lambda *_: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(EffortInterruptedError):
+            best(graph, tmp_path / "run")
+    assert {out for _, out in calls} == {None}
+    assert (tmp_path / "run.effort" / "member-1" / "model.safetensors").exists()
+    before = len(calls)
+    run, _ = best(None, tmp_path / "run", resume=True)
+    assert len(calls) == before
+    assert evaluate(run, "valid")["both"]["mrr"] > 0.11
+
+
 def test_signals_stop_it_with_advice(graph, tmp_path, monkeypatch):
     for signum in (signal.SIGINT, signal.SIGTERM):
         monkeypatch.setattr(TRIALS, "train", lambda *_, signum=signum, **__: signal.raise_signal(signum))
@@ -175,7 +193,7 @@ def test_what_is_stopped_before_there_is_a_plan_leaves_nothing(graph, tmp_path, 
 def test_a_slow_machine_does_not_exceed_the_time_by_much(graph, tmp_path, monkeypatch):
     """Steps that take ten times as long as when they were timed; seconds are those of the processor."""
     slow = Cost(setup=0.0, per_step=1e-4, per_ranking=1e-5)
-    monkeypatch.setattr("pairre.studies.effort.plan._Probe._cost", lambda *_: slow)
+    monkeypatch.setattr("pairre.studies.effort.probe.Probe._cost", lambda *_: slow)
     started = time.process_time()
     best(graph, tmp_path / "run")
     assert time.process_time() - started < 8 * SECONDS  # kernels may have to be compiled first
@@ -206,7 +224,7 @@ def test_without_a_validation_split_some_of_train_is_held_out(graph, tmp_path):
 
 def test_a_failed_trial_is_left_behind(graph, tmp_path, monkeypatch):
     FEW_AND_BAD = {"bad": [Candidate("bad 1", {**SMALL, "train.lr": 1e30})], **FEW}
-    monkeypatch.setattr("pairre.studies.effort.candidates.families", lambda: FEW_AND_BAD)
+    monkeypatch.setattr("pairre.studies.effort.candidates.families", lambda _: FEW_AND_BAD)
     best(graph, tmp_path / "run")
     plan = plan_of(tmp_path / "run")
     tried = [one for one in plan["trials"] if one["candidate"] == "bad 1"]
@@ -215,8 +233,8 @@ def test_a_failed_trial_is_left_behind(graph, tmp_path, monkeypatch):
 
 
 def test_what_takes_too_long_is_left_out_and_named(graph, monkeypatch):
-    monkeypatch.setattr("pairre.studies.effort.plan._Probe._cost", REAL_COST)
-    monkeypatch.setattr("pairre.studies.effort.plan._LEAST_STEPS", 10_000)
+    monkeypatch.setattr("pairre.studies.effort.probe.Probe._cost", REAL_COST)
+    monkeypatch.setattr("pairre.studies.effort.probe._LEAST_STEPS", 10_000)
     plan = effort_plan(graph, time=1.0, device="cpu")
     assert set(plan.left_out) | {one.name for one in plan.candidates} == {
         one.name for variants in FEW.values() for one in variants
@@ -237,15 +255,16 @@ def test_without_a_folder_the_run_stays_in_memory(graph):
 
 def test_the_simplest_of_equals_is_kept(graph):
     run = train(graph, resolve(graph, None, {**SMALL, "train.steps": 20}), device="cpu", progress=False)
-    chosen = choose([run], ["distance 1"], [], [0.5])
+    chosen = choose([run], ["distance 1"], [], [0.5], lambda: 1.0)
     assert (chosen.what, chosen.members, chosen.ensemble) == ("distance 1", [0], None)
-    twice = choose([run, run], ["one", "other"], [], [0.5, 0.5])
+    twice = choose([run, run], ["one", "other"], [], [0.5, 0.5], lambda: 1.0)
     assert twice.options["one"] == twice.options["other"] >= twice.options["one + other"]
     assert twice.what == "one"
 
 
-def test_every_candidate_of_the_table_fits_a_graph(graph):
-    table = families.__wrapped__()
+@pytest.mark.parametrize("on_gpu", [False, True], ids=["cpu", "gpu"])
+def test_every_candidate_of_the_table_fits_a_graph(graph, on_gpu):
+    table = families.__wrapped__(on_gpu)
     assert {} in [one.settings for one in table["pairre"]], "the default is a candidate"
     for variants in table.values():
         assert len({json.dumps(one.settings, sort_keys=True) for one in variants}) == len(variants)
@@ -253,9 +272,77 @@ def test_every_candidate_of_the_table_fits_a_graph(graph):
             resolve(graph, None, one.settings)
 
 
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """Plan as for a GPU, with given seconds of a step by model."""
+    monkeypatch.setattr("pairre.studies.effort.candidates.families", families.__wrapped__)
+    monkeypatch.setattr("pairre.studies.effort.plan.available_bytes", lambda *_: 10**12)
+    monkeypatch.setattr("pairre.studies.effort.probe._LEAST_STEPS", 60)
+    monkeypatch.setattr("pairre.studies.effort.plan._ENDING", 2.0)
+
+    def plan(graph, *, effort="standard", seconds=None, compiled=0.0, **per_step):
+        def cost(probe, recipe):
+            probe.compiled = compiled
+            return Cost(0.2, per_step.get(recipe.model.name, 1e-4), 1e-6)
+
+        monkeypatch.setattr("pairre.studies.effort.probe.Probe._cost", cost)
+        return make_effort_plan(graph, effort, seconds, torch.device("cuda"), held_out=False)
+
+    return plan
+
+
+def test_on_a_gpu_an_effort_takes_as_long_as_so_many_trainings(graph, on_a_gpu):
+    """The ring has 3,000 steps; a training begins with 5 seconds that an effort has only once."""
+    assert on_a_gpu(graph).seconds == 10
+    assert on_a_gpu(graph, pairre=1e-2).seconds == pytest.approx(2 * 30.2 + 5, abs=0.1)
+    assert on_a_gpu(graph, pairre=1e-2, effort="best").seconds == pytest.approx(10 * 30.2 + 45, abs=0.1)
+    assert on_a_gpu(graph, compiled=20.0).seconds == 30, "others wait for kernels, too"
+    assert on_a_gpu(graph, compiled=20.0, seconds=12.0).seconds == 12
+
+
+def test_without_time_for_trials_the_best_families_are_trained(graph, on_a_gpu):
+    """A trial of the first one would take all of the time that trials have."""
+    short = on_a_gpu(graph, complex=4e-3)
+    assert [one.name for one in short.candidates] == ["complex 1", "pairre 1"]
+    assert (short.rounds, short.members) == ([], 2)
+    assert any("complex 1, pairre 1" in line for line in short.lines())
+    alone = on_a_gpu(graph, seconds=10.0, complex=0.1, pairre=0.1, rotate=0.1)
+    assert (len(alone.candidates), alone.members) == (1, 1)
+    long = on_a_gpu(graph, seconds=60.0)
+    assert len(long.rounds) == 2
+    assert {"complex", "pairre", "rotate"} == {one.family for one in long.candidates}
+    assert set(long.left_out.values()) == {"complex can be tried"}
+    slow = on_a_gpu(graph, seconds=60.0, complex=1.0)
+    assert "complex" not in {one.family for one in slow.candidates}
+
+
+def test_time_for_many_epochs_makes_a_model_wider(graph, on_a_gpu, tmp_path):
+    dims = []
+    for seconds, per_step in ((20.0, 1e-3), (20.0, 0.5)):
+        plan = on_a_gpu(graph, seconds=60.0, complex=per_step)
+        plan = replace(plan, costs={"complex 1": Cost(0.2, per_step, 1e-6)}, max_steps=10**6)
+        search = TRIALS.Search(Journal(tmp_path, plan, 0, []), graph, torch.device("cpu"), print)
+        recipe = search._recipe_of_member(families.__wrapped__(True)["complex"][0], seconds)
+        dims.append((recipe.model.dim, recipe.train.steps))
+    assert [dim for dim, _ in dims] == [1000, 500]
+    assert dims[0][1] == pytest.approx(19.8 / 2e-3, rel=0.01), "twice the seconds for each step"
+
+
+def test_few_steps_do_not_rule_a_family_out(graph, on_a_gpu, tmp_path):
+    plan = on_a_gpu(graph, seconds=60.0)
+    for steps, kept in ((300, ["rotate 1", "complex 1", "pairre 1"]), (5_000, ["rotate 1"])):
+        trials = [
+            Trial(one.name, number, steps, 0.5, 0.9 if one.name == "rotate 1" else 0.1)
+            for one in plan.candidates
+            for number in (1, 2)
+        ]
+        search = TRIALS.Search(Journal(tmp_path, plan, 0, trials), graph, torch.device("cpu"), print)
+        assert [one.name for one in search.finalists()] == kept
+
+
 def test_a_greater_effort_tries_more(monkeypatch):
     monkeypatch.setattr("pairre.studies.effort.candidates.families", families.__wrapped__)
-    quick, standard, most = ({one.name for one in candidates(effort)} for effort in EFFORTS.values())
+    quick, standard, most = ({one.name for one in candidates(effort, False)} for effort in EFFORTS.values())
     assert quick < standard < most
 
 

@@ -13,11 +13,12 @@ from pairre.tables.schedule import adam_rates, learning_rates, restart_step
         ("constant", [1.0, 1.0, 1.0, 1.0]),
         ("step", [1.0, 1.0, 0.1, 0.1]),
         ("linear", [1.0, 0.75, 0.5, 0.25]),
+        ("trapezoid", [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5]),
         ("cosine", [1.0, 0.8535533905932737, 0.5, 0.14644660940672627]),
     ],
 )
 def test_schedules(schedule, expected):
-    recipe = TrainRecipe(lr=1.0, steps=4, schedule=schedule)
+    recipe = TrainRecipe(lr=1.0, steps=len(expected), schedule=schedule)
     assert learning_rates(recipe).tolist() == pytest.approx(expected)
 
 

@@ -9,7 +9,10 @@ from training_variants import VARIANTS
 import pairre
 from conftest import cuda_kernels_on_the_cpu
 from pairre.evaluation import rank_both_sides
+from pairre.models import Ensemble
+from pairre.runs import build_model
 from pairre.settings import override
+from pairre.training.distillation import Teacher
 from pairre.training.step import Trainer
 
 CPU = torch.device("cpu")
@@ -35,6 +38,29 @@ def test_a_captured_step_is_the_step(graph, quick, settings):
     assert torch.equal(one, plain)
     assert torch.equal(many, plain)
     assert loss == pytest.approx(there, rel=1e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("settings", [["sampling.negatives=6"], ["sampling.negatives=0"]], ids=lambda s: s[0])
+def test_a_step_with_a_teacher_is_captured(graph, quick, settings):
+    """A teacher whose scores need no host is part of the CUDA graph, and the bits are those of plain launches."""
+    recipe = override(quick, ["train.steps=130", "loss.name=cross-entropy", *settings])
+    members = [
+        build_model(graph, override(quick, [f"model.name={name}"]), torch.device("cuda"))
+        for name in ("complex", "pairre")
+    ]
+    teacher = Teacher(Ensemble(members, torch.ones(graph.num_relations, 2)), 1.0, {})
+    results = []
+    for is_captured in (True, False):
+        trainer = Trainer(graph, recipe, torch.device("cuda"), teacher=teacher)
+        assert trainer._captured
+        if not is_captured:
+            trainer._captured = None
+        trainer.advance(130)
+        trainer.flush()
+        results.append(trainer.model.entity.detach().cpu())
+    assert torch.equal(*results)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the tests above use the GPU itself")

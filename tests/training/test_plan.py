@@ -108,6 +108,12 @@ def figures():
     names = {"train.optimizer=adagrad": "adagrad", "train.rows=touched": "adam touched", "train.rows=all": "adam all"}
     for line in gpu["shapes"]:
         yield line["shape"], names[line["setting"]], 0, line["step_ms"]
+    names |= {key.replace("rows", "update_rows"): name for key, name in names.items()}
+    for size in json.loads((RESULTS / "scale-host-2026-11-19.json").read_text())["sizes"]:
+        for line in size["lines"]:
+            if line["place"] == "host":
+                first, *more = line["settings"]
+                yield f"{size['entities']:,} entities", names[first], len(more), line["step_ms"]
     for line in json.loads((RESULTS / "cpu-2026-11-15.json").read_text())["lines"]:
         if line["contender"].startswith("pairre, ") and line["task"] == "train":
             optimizer = "adam all" if "all rows" in line["contender"] else "adam touched"

@@ -31,15 +31,15 @@ from pairre.support.errors import PairREError
 
 NUM_ANSWERS = 10  # of a query, as `predict` gives them
 NUM_CANDIDATES = 100  # of a query, where a base rate is given; chosen on the false triples of CoDEx-S for validation
-MAX_UNASKED = 5_000_000  # triples of train in a graph on disk whose runs are calibrated without being asked
+MAX_UNASKED = 5_000_000  # triples of train in a graph whose runs are calibrated without being asked
 _SCORED_AT_ONCE = 1 << 12  # given triples
 
 
 def calibration_of(run: Run) -> Calibration | None:
     """Return the calibration of a run: as stored, else fitted now and kept in memory; None without a validation split.
 
-    It is also None where no query of the validation split has a candidate, and for a graph on disk with so many
-    triples that only `calibrate` fits them, because finding out which answers make sense takes long.
+    It is also None where no query of the validation split has a candidate, and for a graph with so many triples
+    that only `calibrate` fits them, because finding out which answers make sense takes long.
     """
     if run.calibration is None and len(run.graph.valid) and not is_huge(run.graph):
         run.calibration = _fit(run, None, None)
@@ -48,7 +48,7 @@ def calibration_of(run: Run) -> Calibration | None:
 
 def is_huge(graph: Graph) -> bool:
     """Return whether the probabilities of runs on a graph are only fitted when somebody asks for it."""
-    return graph.stored is not None and len(graph.train) > MAX_UNASKED
+    return len(graph.train) > MAX_UNASKED
 
 
 def calibrate(

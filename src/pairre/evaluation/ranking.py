@@ -17,6 +17,7 @@ from pairre.graph import Graph, KnownTriples, Side
 from pairre.graph.index import COLUMN
 from pairre.kernels import RankingBatch, backend
 from pairre.models import Model
+from pairre.models.scoring import Chunks
 from pairre.support.errors import GraphError
 
 log = logging.getLogger("pairre")
@@ -81,37 +82,50 @@ def rank(
         candidates, num_all = candidates.to(device), len(candidates)
         true_place = torch.searchsorted(candidates, true_id)
         begin, end, excluded = _places(candidates, begin, end, excluded)
-    higher, equal = (torch.zeros(len(triples), dtype=torch.int64, device=device) for _ in range(2))
-    true_score = torch.zeros(len(triples), dtype=model.dtype, device=device)
+    # A group costs as few launches as may be: where candidates depend on the relation, there are hundreds of groups.
+    every, of_queries = torch.arange(len(triples), device=device), torch.stack([true_place, begin, end])
+    counts = [(every[:0], every[:0], every[:0], torch.zeros(0, dtype=model.dtype, device=device))]
     kernels, size = backend(device.type), max(1, _MAX_QUERY_FEATURES[device.type] // model.dim)
     processes = model.processes
     with torch.no_grad():
         for part, query, chunks in model.candidate_groups(triples, side, size, candidates):
-            metric = model.metric or model.pair_score
-            true_rows, here = None, torch.zeros_like(true_place[part], dtype=torch.bool)
-            for first_id, rows in chunks():
-                place = true_place[part] - first_id
-                inside = (place >= 0) & (place < len(rows))
-                found = rows[place.clamp(0, len(rows) - 1)]
-                true_rows = found if true_rows is None else torch.where(inside[:, None], found, true_rows)
-                here |= inside
+            metric, (place, low, high) = model.metric or model.pair_score, of_queries[:, part]
+            true_rows, here = _true_rows(chunks, place, num_all)
+            true_score = torch.zeros(len(place), dtype=model.dtype, device=device)
             if true_rows is not None:
-                true_score[part] = kernels.true_scores(metric, *query, true_rows)
+                true_score = kernels.true_scores(metric, *query, true_rows).to(model.dtype)
             if processes is not None:  # the one that holds the row has its score
-                true_score[part] = processes.sum(torch.where(here, true_score[part], 0))
-            left_out = true_place[part], begin[part], end[part], excluded
-            batch = RankingBatch(metric, *query, true_score[part], *left_out)
+                true_score = processes.sum(true_score if here is None else torch.where(here, true_score, 0))
+            higher, equal = torch.zeros(2, len(place), dtype=torch.int64, device=device)
+            batch = RankingBatch(metric, *query, true_score, place, low, high, excluded)
             for first_id, rows in chunks():
                 above, ties = kernels.count_above(batch, rows, first_id)
-                higher[part] += above
-                equal[part] += ties
+                higher += above
+                equal += ties
                 if progress is not None:
                     progress(len(above) * len(rows) * (processes.size if processes else 1))
+            counts.append((part if isinstance(part, Tensor) else every[part], higher, equal, true_score))
+    order, *found = (torch.cat(column) for column in zip(*counts, strict=True))
+    higher, equal, true_score = (torch.empty_like(column).index_copy_(0, order, column) for column in found)
     if processes is not None:
         higher, equal = processes.sum(torch.stack([higher, equal]))
     is_known = index.contains(triples, true_id[:, None])[:, 0]
     num_candidates = num_all - (end - begin) + is_known.long()
     return _ranks(higher, equal, num_candidates, true_score.isnan())
+
+
+def _true_rows(chunks: Callable[[], Chunks], place: Tensor, num_all: int) -> tuple[Tensor | None, Tensor | None]:
+    """Return the prepared rows at places [B], None if no row is held here, and which of them are, None for all."""
+    rows = here = None
+    for first_id, chunk in chunks():
+        at = place - first_id
+        found = chunk[at.clamp(0, len(chunk) - 1)]
+        if len(chunk) == num_all:
+            return found, None
+        inside = (at >= 0) & (at < len(chunk))
+        rows = found if rows is None else torch.where(inside[:, None], found, rows)
+        here = inside if here is None else here | inside
+    return rows, here
 
 
 def _places(candidates: Tensor, begin: Tensor, end: Tensor, members: Tensor) -> tuple[Tensor, Tensor, Tensor]:

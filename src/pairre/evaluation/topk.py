@@ -63,15 +63,17 @@ def best_entities(
     num_lost = torch.zeros((), dtype=torch.int64, device=device)
     kernels, metric = backend(device.type), model.metric or model.pair_score
     for part, query, chunks in model.candidate_groups(queries, side, _MAX_QUERIES[device.type], candidates):
-        row, position = _excluded(queries[part], side, index, without_own, candidates, model.num_entities)
+        row, position = _excluded(queries[part], side, index, without_own, candidates)
         best = ids.new_empty(len(query[0]), 0), scores.new_empty(len(query[0]), 0)
         size = max(1, _MAX_SCORES[device.type] // max(1, len(query[0])))
         for start, rows in chunks():
             for offset in range(0, len(rows), size):
                 scored = kernels.score_candidates(metric, *query, rows[offset : offset + size])
                 first = start + offset
-                inside = (position >= first) & (position < first + scored.shape[1])
-                at = row[inside], position[inside] - first
+                at = row, position
+                if scored.shape[1] < num_candidates:
+                    inside = (position >= first) & (position < first + scored.shape[1])
+                    at = row[inside], position[inside] - first
                 scored[at] = 0.0
                 lost = scored.isfinite().logical_not_()
                 num_lost += lost.sum()
@@ -105,9 +107,8 @@ def _excluded(
     index: SideIndex | None,
     without_own: bool,
     candidates: Tensor | None,
-    num_entities: int,
 ) -> tuple[Tensor, Tensor]:
-    """Return which candidates do not count, each once: (which query, position among the candidates), flat."""
+    """Return which candidates do not count, some of them twice: (which query, position among the candidates), flat."""
     rows, ids = [], []
     if index is not None:
         row, members = index.known(queries)
@@ -118,8 +119,7 @@ def _excluded(
         ids.append(queries[:, 2 - COLUMN[side]])
     if not rows:
         return queries.new_empty(0), queries.new_empty(0)
-    both = torch.unique(torch.cat(rows) * num_entities + torch.cat(ids))
-    row, entity = both // num_entities, both % num_entities
+    row, entity = torch.cat(rows), torch.cat(ids)
     if candidates is None:
         return row, entity
     position = torch.searchsorted(candidates, entity)
@@ -137,9 +137,11 @@ def _merged(ids: Tensor, scores: Tensor, scored: Tensor, first: int, k: int) -> 
         scored = scored.gather(1, positions)
     else:
         positions = torch.arange(scored.shape[1], device=scored.device).expand(scored.shape)
-    ids, scores = torch.cat([ids, positions + first], 1), torch.cat([scores, scored], 1)
-    order = scores.argsort(dim=1, descending=True, stable=True)[:, :k]
-    return ids.gather(1, order), scores.gather(1, order)
+    positions = positions + first
+    if ids.shape[1]:
+        positions, scored = torch.cat([ids, positions], 1), torch.cat([scores, scored], 1)
+    order = scored.argsort(dim=1, descending=True, stable=True)[:, :k]
+    return positions.gather(1, order), scored.gather(1, order)
 
 
 def _first_best(scored: Tensor, k: int) -> Tensor:
@@ -149,10 +151,9 @@ def _first_best(scored: Tensor, k: int) -> Tensor:
     """
     values, positions = scored.topk(k, dim=1)
     positions, least = positions.sort(dim=1).values, values[:, -1:]
-    tied = scored == least
-    crowded = (tied.sum(1) > (values == least).sum(1)) & (least[:, 0] > -torch.inf)
+    crowded = ((scored >= least).sum(1) > k) & (least[:, 0] > -torch.inf)
     if crowded.any():
-        tied, above = tied[crowded], scored[crowded] > least[crowded]
+        tied, above = scored[crowded] == least[crowded], scored[crowded] > least[crowded]
         kept = above | (tied & (tied.cumsum(1) <= k - above.sum(1, keepdim=True)))
         positions[crowded] = kept.nonzero()[:, 1].view(-1, k)
     return positions

@@ -37,7 +37,9 @@ class Backend:
     count_above = staticmethod(ranks.count_above)
     collect_above = staticmethod(collect.collect_above)
     unit_rows = staticmethod(scores.unit_rows)
+    stable_product = staticmethod(scores.stable_product)
     grouped_product = staticmethod(products.grouped_product)
+    block_product = staticmethod(products.block_product)
     block_messages = staticmethod(messages.block_messages)
     # Rows of an embedding table.
     group_ids = staticmethod(rows.group_ids)

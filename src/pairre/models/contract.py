@@ -126,6 +126,11 @@ class ScoreFunction(torch.nn.Module):
 
     # --- the maths of a model ---
 
+    @property
+    def waits_for_host(self) -> bool:
+        """Whether scores of ids depend on what the host reads from the device, so that no CUDA graph can hold them."""
+        return self.projects_entities or self.needs_other_rows
+
     def prepare(self, e: Any, r: Any) -> Tensor:  # noqa: ARG002
         """Return entity rows as the score uses them on the side `e.side`.
 

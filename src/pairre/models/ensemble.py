@@ -103,6 +103,11 @@ class Ensemble(Model):
             assert isinstance(member, Model)
             yield member
 
+    @property
+    def waits_for_host(self) -> bool:
+        """Whether scores of a member do."""
+        return any(member.waits_for_host for member in self._members())
+
     # --- rows: those of the members, side by side ---
 
     def sources(self) -> list[RowSource]:

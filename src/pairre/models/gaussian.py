@@ -52,7 +52,7 @@ class KG2E(Model):
         mean, variance = t.chunk(2, -1)
         return torch.cat([mean + r.mean, variance], -1), r.variance
 
-    @has_kernel(lambda _: Formula("likelihood", 4))
+    @has_kernel(lambda _: Formula("likelihood", 8))
     def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
         """Return the log of the expected likelihood."""
         assert w is not None
@@ -71,7 +71,7 @@ class KG2EKL(KG2E):
     formula = "−½ Σ (S + m² / Σr − log S − 1), m = μh − μt − μr, S = (Σh + Σt) / Σr"
     patterns = frozenset({"symmetry", "antisymmetry", "inverse", "composition", "subrelation"})
 
-    @has_kernel(lambda _: Formula("divergence", 4))
+    @has_kernel(lambda _: Formula("divergence", 8))
     def pair_score(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:
         """Return minus the divergence."""
         assert w is not None

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from pairre.graph import Side
 from pairre.kernels import backend
-from pairre.kernels.reference.scores import stable_product
 from pairre.models.contract import Query
 from pairre.models.negative_layouts import NegativeLayout, Shared
 from pairre.models.neighbourhood import Links, Neighbourhood
@@ -88,20 +87,28 @@ class GCOTEFull(GCOTE):
 
     def prepare(self, e: Any, r: Any) -> Tensor:
         """Return the entity, its context, and twice where the relation takes it, all divided by 4."""
-        moved, context = self._moved(e.vector, e.side, r), e.out if e.side == "head" else e.into
-        rows = torch.cat([e.vector.expand_as(moved), context.expand_as(moved), moved, moved], -1)
-        return rows / 4  # a sum of distances of quarters is the mean of four distances, to the bit
+        own, context = e.vector / 4, (e.out if e.side == "head" else e.into) / 4
+        moved = self._moved(own, e.side, r)  # a sum of distances of quarters is the mean of four distances, to the bit
+        rows = own.expand_as(moved), context.expand_as(moved), moved, moved
+        if moved.stride(-1) == 1:
+            return torch.cat(rows, -1)
+        return torch.cat([part.mT for part in rows], -2).mT  # stored by feature, as kernels left it
+
+    def _turn(self, side: Side, r: Any) -> tuple[Tensor, Tensor]:
+        """Return the matrices that rows of entities of a side are multiplied by, and the logarithms of their scales."""
+        return (self._matrices(r).mT, r.scale) if side == "head" else (self._matrices(r), -r.scale)
 
     def _moved(self, vector: Tensor, side: Side, r: Any) -> Tensor:
         """Return where a relation takes entities of a side."""
-        matrices, x = self._matrices(r), self._groups(vector)
-        turn, scale = (matrices.mT, r.scale) if side == "head" else (matrices, -r.scale)
+        (turn, scale), kernels = self._turn(side, r), backend(vector.device.type)
+        if turn.dim() == 4 and turn.stride(0) == 0:  # one relation that was expanded
+            turn, scale = turn[0], scale[0]
         if turn.dim() > 3 and turn.shape[-4] > 1:  # one relation for each row
-            turned = stable_product(x.unsqueeze(-2), turn).squeeze(-2)
+            turned = kernels.stable_product(self._groups(vector).unsqueeze(-2), turn).squeeze(-2).flatten(-2)
         else:  # one for all rows, or for each row of rows
             shared = turn.squeeze(-4) if turn.dim() > 3 else turn
-            turned = stable_product(x.transpose(-3, -2), shared).transpose(-3, -2)
-        moved: Tensor = turned.flatten(-2) * scale.exp()
+            turned = kernels.block_product(vector, shared)
+        moved: Tensor = turned * scale.exp()
         return moved
 
     def tail_query(self, h: Tensor, r: Any) -> Query:  # noqa: ARG002
@@ -118,20 +125,24 @@ class GCOTEFull(GCOTE):
     ) -> Tensor:
         """Return what any model returns; in training on shared rows by products, as OTE."""
         groups = layout.relation_groups if isinstance(layout, Shared) else None
-        if not self.training or not groups or groups.first is None or not self._fits(len(groups.first), rows, self.dim):
+        size = group_size(self.dim)
+        if not self.training or not groups or groups.first is None or not self._fits(1, rows, self.dim * size):
             return super()._score_negatives(side, query, relation, rows, layout)
         moved, _, own, context = query[0].chunk(4, -1)
         e, side = self.parts("entity", rows / 4), self.candidate_side[side]
         total = OTE.score_rows(self, moved, None, e.vector)
         total = total + OTE.score_rows(self, moved, None, e.into if side == "tail" else e.out)
-        # Of x · m with m = e^{±s} ∘ Φ c, a product with c needs no m; its length is the same for all of a relation.
-        r, of_groups = self.parts("relation", relation), F.embedding(groups.first, relation)[:, None]
-        squares = self._groups(self._moved(e.vector[None], side, self.parts("relation", of_groups))).square().sum(-1)
-        squares = F.embedding(groups.number, squares.flatten(1)).view(len(own), len(rows), -1).permute(2, 0, 1)
-        turn, scale = (self._matrices(r), -r.scale) if side == "tail" else (self._matrices(r).mT, r.scale)
+        # Of x · m with m = W c, W = e^{±s} ∘ Φ, a product with c needs no m. Neither does its square, which is a
+        # product of W Wᵀ with c cᵀ, and the same for all of a relation.
+        turn, scale = self._turn(side, self.parts("relation", relation))
+        w, scale_of_group = self._turn(side, self.parts("relation", F.embedding(groups.first, relation)))
+        w, c = w * self._groups(scale_of_group.exp())[..., None, :], self._groups(e.vector)
+        forms, pairs = (w @ w.mT).flatten(-2).transpose(0, 1), (c[..., None] * c[..., None, :]).flatten(-2)
+        squares = F.embedding(groups.number, (forms @ pairs.permute(1, 2, 0)).transpose(0, 1).flatten(1))
+        squares = squares.view(len(own), -1, len(rows)).transpose(0, 1)  # [groups, B, K]
         for x in (own, context):
             turned = (turn @ self._groups(x * scale.exp())[..., None]).squeeze(-1).transpose(0, 1)  # [groups, B, size]
             both = squares + self._groups(x).square().sum(-1).t()[:, :, None]
-            products = torch.baddbmm(both, turned, self._groups(e.vector).permute(1, 2, 0), alpha=-2)
+            products = torch.baddbmm(both, turned, c.permute(1, 2, 0), alpha=-2)
             total = total - products.clamp(min=1e-12).sqrt().sum(0)
         return total

@@ -18,7 +18,6 @@ from torch.utils.checkpoint import checkpoint
 
 from pairre.graph import Graph, Side
 from pairre.kernels import backend
-from pairre.kernels.reference.scores import stable_product
 from pairre.models.bilinear import DistMult
 from pairre.models.contract import IdsByTable, Query, RowsByTable, Width
 from pairre.models.rotation import largest_divisor
@@ -275,7 +274,8 @@ class RGCN(Neighbourhood):
         share = links.there / links.there.sum((1, 2), keepdim=True).clamp(min=1)
         mixed = torch.einsum("nwkb,nwkd->nbd", mixing * share[..., None], near)
         bases = dense.bases.permute(0, 2, 1).flatten(0, 1)  # [b d, e]
-        return stable_product(own, dense.self.mT) + stable_product(mixed.flatten(1), bases)
+        product = backend(own.device.type).stable_product
+        return product(own, dense.self.mT) + product(mixed.flatten(1), bases)
 
 
 class RGCNBlocks(Neighbourhood):
@@ -312,10 +312,11 @@ class RGCNBlocks(Neighbourhood):
     def encode(self, own: Tensor, near: Tensor, links: Links, relation: Tensor, layer: int) -> Tensor:
         """Return e'."""
         r = self.parts("relation", relation)
-        total = stable_product(own, self.dense.self[layer].mT)
+        kernels = backend(own.device.type)
+        total = kernels.stable_product(own, self.dense.self[layer].mT)
         share = (links.there / links.there.sum((1, 2), keepdim=True).clamp(min=1)).to(own.dtype)
         table = torch.cat([part.chunk(self.layers, -1)[layer] for part in (r.into, r.out)])
         index = links.relation + len(relation) * torch.arange(len(_BOTH), device=own.device)[:, None]
         received = (t.flatten(1, 2) for t in (near, index, share))
-        total = total + backend(own.device.type).block_messages(table, *received)
+        total = total + kernels.block_messages(table, *received)
         return total if layer == self.layers - 1 else total.relu()

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from pairre.graph import Side
 from pairre.kernels import backend
-from pairre.kernels.reference.scores import stable_product
 from pairre.models.negative_layouts import EntityRows, NegativeLayout, Shared
 from pairre.models.scoring import Model
 
@@ -70,22 +69,22 @@ class MatrixProjection(Model):
 
 def product(matrix: Tensor | SharedMatrices, vector: Tensor) -> Tensor:
     """Return matrices [..., d·d], stored by row, times vectors [..., d]; leading dimensions broadcast."""
-    dim = vector.shape[-1]
+    dim, kernels = vector.shape[-1], backend(vector.device.type)
     if isinstance(matrix, SharedMatrices):
         matrices = matrix.rows.view(-1, dim, dim)
-        return backend(vector.device.type).grouped_product(matrices, matrix.number, vector)
+        return kernels.grouped_product(matrices, matrix.number, vector)
     if matrix.dim() == 2 and matrix.stride(0) == 0 and len(matrix) == len(vector):  # one row that was expanded
         matrix = matrix[0]
     matrices = matrix.reshape(*matrix.shape[:-1], dim, dim)
     if matrices.dim() == 2:  # one matrix for all
-        return stable_product(vector, matrices.mT)
+        return kernels.stable_product(vector, matrices.mT)
     if matrices.shape[-3] == 1:  # one matrix for each row of vectors
         matrices = matrices.squeeze(-3)
         if torch.is_grad_enabled() and matrices.requires_grad:
             products: Tensor = _Product.apply(matrices, vector)  # type: ignore[no-untyped-call]
             return products
-        return stable_product(vector, matrices.mT)
-    return stable_product(vector.unsqueeze(-2), matrices.mT).squeeze(-2)
+        return kernels.stable_product(vector, matrices.mT)
+    return kernels.stable_product(vector.unsqueeze(-2), matrices.mT).squeeze(-2)
 
 
 class _Product(torch.autograd.Function):

@@ -131,6 +131,11 @@ class RuleModel(Model):
         super()._note_storage()
         self.set_rows(LocalRows(self.entity), LocalRows(self.relation))  # a buffer that moves is another tensor
 
+    @property
+    def waits_for_host(self) -> bool:
+        """Rules are applied by the host."""
+        return True
+
     def relation_rows(self, relations: Tensor, side: Side) -> Tensor:
         """Return the ids of relations, and the side."""
         rows = super().relation_rows(relations, side)

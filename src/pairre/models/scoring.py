@@ -296,13 +296,10 @@ class Model(ScoreFunction):
         if self.projects_entities:
             rows = self.entity_rows(candidates)
             return self._score_projected(side, query, relation, rows[None] if candidates.dim() == 1 else rows)
+        if candidates.dim() == 1:
+            return self.score_rows(*query, self.prepare_entities(self.entity_rows(candidates), side, None))
         distinct, ids = torch.unique(candidates, return_inverse=True)
-        rows = self.prepare_entities(self.entity_rows(distinct), side, None)
-        return (
-            self.score_rows(*query, F.embedding(ids, rows))
-            if candidates.dim() == 1
-            else self.score_rows(*query, rows, ids)
-        )
+        return self.score_rows(*query, self.prepare_entities(self.entity_rows(distinct), side, None), ids)
 
     def score_all(self, triples: Tensor, side: Side) -> Tensor:
         """Return scores [B, E] of every entity on `side`."""

@@ -145,9 +145,7 @@ class RulesRecipe:
 class DistillRecipe:
     """How a model learns from another run, its teacher, beside the triples."""
 
-    teacher: str = _key(
-        "", "run folder whose scores of all entities the model learns, too; none if empty. Needs `sampling.negatives` 0"
-    )
+    teacher: str = _key("", "run folder whose scores of the negatives the model learns, too; none if empty")
     weight: float = _key(1.0, "weight of the divergence from the teacher beside the loss", low=0)
     temperature: float = _key(
         1.0,
@@ -186,10 +184,11 @@ class TrainRecipe:
         0, "passes over train for each of the two sides, which decide `train.steps`; 0 leaves it as it is", low=0
     )
     lr: float = _key(1e-3, "learning rate at its highest", low=0)
-    schedule: Literal["constant", "step", "linear", "cosine"] = _key(
+    schedule: Literal["constant", "step", "linear", "cosine", "trapezoid"] = _key(
         "step",
         "course of the learning rate: `constant`; `step` (a tenth of it after half of the steps, with a fresh "
-        "optimiser, as in the PairRE paper); `linear` or `cosine` (falling to 0, mostly the best choice)",
+        "optimiser, as in the PairRE paper); `linear` or `cosine` (falling to 0, mostly the best choice); `trapezoid` "
+        "(constant, and linear over the last fifth, for many epochs)",
     )
     warmup: int = _key(0, "steps over which the learning rate rises from 0; raise it if the loss diverges early", low=0)
     optimizer: str = _key("adam", "update rule", choices=registry.OPTIMIZERS)

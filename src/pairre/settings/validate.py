@@ -90,9 +90,6 @@ def _check_sampling(recipe: Recipe, graph: Graph) -> None:
     if sampling.same_type and (sampling.chunk_size != 1 or not sampling.negatives):
         raise RecipeError("sampling.same_type: each positive needs negatives of its own: set sampling.chunk_size to 1")
 
-    if recipe.distill.teacher and sampling.negatives:
-        raise RecipeError("distill.teacher: what it teaches are scores of all entities: set sampling.negatives to 0")
-
 
 def _check_model(recipe: Recipe, model: type[Model]) -> None:
     settings = recipe.model

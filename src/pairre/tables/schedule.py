@@ -18,6 +18,8 @@ def learning_rates(recipe: TrainRecipe) -> np.ndarray:
             factor = np.where(step < recipe.steps // 2, 1.0, 0.1)
         case "linear":
             factor = 1 - done
+        case "trapezoid":
+            factor = np.minimum(1.0, 5 * (1 - done))
         case "cosine":
             factor = (1 + np.cos(np.pi * done)) / 2
         case _:

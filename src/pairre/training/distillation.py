@@ -1,10 +1,10 @@
-"""Distillation: a model learns, beside the triples, how another run scores all entities for each query.
+"""Distillation: a model learns, beside the triples, how another run scores the negatives of each query.
 
-The term is the Kullback-Leibler divergence from the teacher's softmax over all entities to the student's. Scores of the
-teacher are first brought to the scale at which they make the true entities of the validation split most likely, so that
-a teacher may be of any model, or an ensemble.
+The term is the Kullback-Leibler divergence from the teacher's softmax over the negatives of a positive, all entities or
+some, to the student's. Scores of the teacher are first brought to the scale at which they make the true entities of the
+validation split most likely, so that a teacher may be of any model, or an ensemble.
 
-B positives, E entities.
+B positives, K negatives of each.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from torch import Tensor
 from pairre.evaluation.candidates import candidate_scores
 from pairre.evaluation.mixing import temperatures
 from pairre.graph import Graph
-from pairre.models import Model
+from pairre.models import Chunked, Model, Own
 from pairre.runs import Run, load_run, weight_files
 from pairre.settings.recipe import DistillRecipe, LossRecipe
 from pairre.support.errors import RunError
 from pairre.support.randomness import generator
 from pairre.support.tensors import read_metadata
 from pairre.training.losses import MASKED, ScoredBatch
+from pairre.training.sampling import Batch
 
 log = logging.getLogger("pairre")
 _MAX_TRIPLES = 1_000  # of the validation split, that the scale is fitted on
@@ -39,6 +40,10 @@ class Teacher:
     model: Model
     scale: float  # that its scores are multiplied by
     described: dict[str, Any]
+
+    def waits_for_host(self, chunk_size: int) -> bool:
+        """Return whether the host has to read something before the negatives of a batch are scored."""
+        return self.model.waits_for_host or chunk_size == 1
 
     @classmethod
     def of(cls, run: Run | str | Path, graph: Graph, device: torch.device) -> Teacher:
@@ -70,7 +75,7 @@ def _scale(run: Run) -> float:
 
 
 class DistillationTerm:
-    """Weight × KL(softmax(teacher / T) ‖ softmax(student / T)) over all entities, a mean over the batch."""
+    """Weight × KL(softmax(teacher / T) ‖ softmax(student / T)) over the negatives, a mean over the batch."""
 
     def __init__(self, recipe: DistillRecipe, loss: LossRecipe, teacher: Teacher) -> None:
         self.model, self.weight = teacher.model, recipe.weight
@@ -80,17 +85,29 @@ class DistillationTerm:
 
     @staticmethod
     def _log_softmax(logits: Tensor, scored: ScoredBatch) -> Tensor:
-        """Return the logarithm of the softmax over the entities that the loss does not mask."""
+        """Return the logarithm of the softmax over the negatives that the loss does not mask."""
         known = scored.targets.known
         return (logits if known is None else logits.masked_fill(known, MASKED)).log_softmax(1)
 
-    def __call__(self, scored: ScoredBatch) -> Tensor:
-        """Return the weighted divergence; the negatives of the batch are all entities in the order of ids."""
-        batch = scored.batch
+    def _of_negatives(self, batch: Batch) -> Tensor:
+        """Return the teacher's scores [B, K] of the negatives."""
         ends = (batch.anchor, batch.true) if batch.side == "tail" else (batch.true, batch.anchor)
         triples = torch.stack([ends[0], batch.relation, ends[1]], 1)
+        if batch.negative_ids.shape[1] == self.model.num_entities:
+            return self.model.score_all(triples, batch.side)
+        match batch.layout:
+            case Own():
+                return self.model.score_candidates(triples, batch.side, batch.negative_ids)
+            case Chunked(_, chunk_size):
+                sets = zip(torch.split(triples, chunk_size), batch.negative_ids, strict=True)
+                return torch.cat([self.model.score_candidates(part, batch.side, ids) for part, ids in sets])
+            case _:
+                return self.model.score_candidates(triples, batch.side, batch.negative_ids[0])
+
+    def __call__(self, scored: ScoredBatch) -> Tensor:
+        """Return the weighted divergence."""
         with torch.no_grad():
-            wanted = self._log_softmax(self.model.score_all(triples, batch.side) * self.of_teacher, scored)  # [B, E]
+            wanted = self._log_softmax(self._of_negatives(scored.batch) * self.of_teacher, scored)
         given = self._log_softmax(scored.negative * self.of_student, scored)
         divergence = (wanted.exp() * (wanted - given)).sum(1)
         return self.weight * (scored.targets.weight * divergence).sum()

@@ -108,7 +108,8 @@ class Trainer:
             self._weight_ids["weights"] = torch.arange(weights.num_rows, device=device)
         self._restart = restart_step(recipe.train)
         self._captured: CapturedSteps | None = None
-        needs_host = teacher is not None or processes.size > 1  # in the middle of a step, so that none is captured
+        # In the middle of a step, so that none is captured.
+        needs_host = processes.size > 1 or (teacher is not None and teacher.waits_for_host(self.sampler.chunk_size))
         if device.type == "cuda" and self.sampler.kernels.can_capture and not needs_host:
             overlap(self, device)
             self._captured = CapturedSteps(self)

@@ -59,7 +59,7 @@ def train(
     Where torchrun, srun or `pairre train --nproc` started several processes, all call this with the same arguments.
     They divide the rows of entities, and the model of the run that they return has a block of these in each.
 
-    A `teacher` is a run on the same graph, such as an ensemble, whose scores of all entities are learnt, too, as the
+    A `teacher` is a run on the same graph, such as an ensemble, whose scores of negatives are learnt, too, as the
     section `distill` of the recipe says. It is needed again to resume.
     """
     processes = join_processes()

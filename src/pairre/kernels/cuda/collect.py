@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pairre.kernels.cuda import native
 from pairre.kernels.cuda.terms import finish, sums, width
-from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, tiles
+from pairre.kernels.cuda.tiles import LAUNCH, UNROLL, by_feature, needs_int64, num_terms, tiles
 from pairre.kernels.reference import collect as reference
 from pairre.kernels.reference.collect import Collected
 from pairre.kernels.reference.scores import Metric, PairScore, check_arguments
@@ -24,14 +24,15 @@ from pairre.kernels.reference.scores import Metric, PairScore, check_arguments
 
 @triton.jit
 def _collect(
-    Q, W, C, ROW, COLUMN, SCORE, NUM, threshold, most, num_q, num_c, D,
-    METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, LONG: tl.constexpr,
+    Q, W, C, ROW, COLUMN, SCORE, NUM, threshold, most, num_q, step_m, num_c, D,
+    METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, LONG: tl.constexpr, EVEN: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Write the scores of a tile that reach the threshold, as long as there is room."""
     rm = tl.program_id(1) * BM + tl.arange(0, BM)
     rn = tl.program_id(0) * BN + tl.arange(0, BN)
-    acc = sums(Q, W, C, C, rm, rn, num_q, num_c, 0, width(D, METRIC), D, METRIC, HAS_SCALE, False, LONG, BM, BN, UNROLL)
+    m0, last = tl.program_id(1) * BM, width(D, METRIC)
+    acc = sums(Q, W, C, C, m0, rn, step_m, num_c, 0, last, D, METRIC, HAS_SCALE, False, LONG, EVEN, BM, BN, UNROLL)
     score = finish(acc, METRIC, True)
     found = (score >= threshold) & (rm < num_q)[:, None] & (rn < num_c)[None, :]
     if tl.max(found.to(tl.int32)) > 0:
@@ -61,15 +62,17 @@ def collect_above(
             native.collect_above(q, c, torch.full((1,), threshold, device=device), row, column, score, num)
         else:
             tile_m, tile_n, grid = tiles(num_q, num_c, metric)
+            tables = by_feature(tile_m, query, scale, candidates)
             _collect[grid](
-                *(*by_feature(query, scale, candidates), row, column, score, num),
-                *(threshold, most, num_q, num_c, dim),
+                *(*tables, row, column, score, num),
+                *(threshold, most, num_q, tables[0].shape[1], num_c, dim),
                 METRIC=metric,
                 HAS_SCALE=scale is not None,
                 LONG=needs_int64(query.numel(), candidates.numel()),
+                EVEN=num_terms(metric, query) % UNROLL == 0,
                 BM=tile_m,
                 BN=tile_n,
-                UNROLL=2,
+                UNROLL=UNROLL,
                 **LAUNCH,
             )
     total = int(num)

@@ -21,6 +21,7 @@ from pairre.kernels.cuda.rows import group_ids
 from pairre.kernels.cuda.terms import still
 from pairre.kernels.cuda.tiles import power
 from pairre.kernels.reference import products as reference
+from pairre.kernels.reference import scores
 
 _TOGETHER = 4  # vectors of a program, which finds their matrix in its cache
 
@@ -67,6 +68,32 @@ def _add_outer(X, G, STARTS, ORDER, OUT, D, UNROLL: tl.constexpr, BI: tl.constex
     tl.store(place, acc, mask=(ri < D)[:, None] & (rj < D)[None, :])
 
 
+@triton.jit
+def _round(X, OUT, K, digits, BK: tl.constexpr):
+    """Store a row in float64, rounded to so many binary digits of its largest magnitude."""
+    rk = tl.arange(0, BK)
+    place, here = tl.program_id(0).to(tl.int64) * K + rk, rk < K
+    x = tl.load(X + place, mask=here, other=0.0)
+    exponent = tl.maximum(tl.max(tl.abs(x).to(tl.int32, bitcast=True), axis=0) >> 23, 1) - 126 - digits
+    unit = ((exponent.to(tl.int64) + 1023) << 52).to(tl.float64, bitcast=True)  # a power of two
+    shift = 6755399441055744.0 * unit  # 1.5 · 2⁵²: a sum with it has no room for less than a unit
+    tl.store(OUT + place, (x.to(tl.float64) + shift) - shift, mask=here)
+
+
+@triton.jit
+def _multiply_blocks(X, BLOCKS, OUT, num, row_step, S: tl.constexpr, BS: tl.constexpr, BN: tl.constexpr):
+    """Store a block's share of the products of BN rows, by feature; sums are in the same order for every row."""
+    rn, ri = tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BS)
+    first, here = tl.program_id(1) * S, rn < num
+    acc = tl.zeros([BS, BN], tl.float32)
+    for j in tl.static_range(S):
+        x = tl.load(X + rn.to(tl.int64) * row_step + first + j, mask=here, other=0.0)
+        weight = tl.load(BLOCKS + (first + j) * S + ri, mask=ri < S, other=0.0)
+        acc = tl.fma(tl.broadcast_to(weight[:, None], [BS, BN]), tl.broadcast_to(x[None, :], [BS, BN]), acc)
+    place = (first + ri).to(tl.int64)[:, None] * num + rn[None, :]
+    tl.store(OUT + place, acc, mask=(ri < S)[:, None] & here[None, :])
+
+
 class _GroupedProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrices: Tensor, number: Tensor, vectors: Tensor) -> Tensor:
@@ -110,3 +137,38 @@ def grouped_product(matrices: Tensor, number: Tensor, vectors: Tensor) -> Tensor
         return reference.grouped_product(matrices, number, vectors)
     products: Tensor = _GroupedProduct.apply(matrices, number, vectors)  # type: ignore[no-untyped-call]
     return products
+
+
+def _rounded(x: Tensor, digits: int) -> Tensor:
+    """Return a tensor in float64, each row rounded to so many binary digits of its largest magnitude."""
+    x, size = x.contiguous(), x.shape[-1]
+    out, tile = torch.empty(x.shape, dtype=torch.float64, device=x.device), triton.next_power_of_2(size)
+    _round[(x.numel() // size,)](x, out, size, digits, BK=tile, num_warps=max(1, min(8, tile // 128)))
+    return out
+
+
+def stable_product(rows: Tensor, matrix: Tensor) -> Tensor:
+    """Return what `reference.stable_product` returns."""
+    learns = torch.is_grad_enabled() and (rows.requires_grad or matrix.requires_grad)
+    if learns or any(t.dtype != torch.float32 or t.numel() == 0 for t in (rows, matrix)):
+        return scores.stable_product(rows, matrix)
+    digits = scores.exact_digits(matrix.shape[-2])
+    return (_rounded(rows, digits) @ _rounded(matrix.mT, digits).mT).float()
+
+
+def block_product(rows: Tensor, blocks: Tensor) -> Tensor:
+    """Return what `reference.block_product` returns; without a gradient, stored by feature, as scores are computed."""
+    learns = torch.is_grad_enabled() and (rows.requires_grad or blocks.requires_grad)
+    fit = rows.dim() == 2 and blocks.dim() == 3 and all(t.dtype == torch.float32 and t.numel() for t in (rows, blocks))
+    if learns or not fit or rows.stride(1) != 1:
+        return reference.block_product(rows, blocks)
+    (num, dim), size, tile = rows.shape, blocks.shape[-1], power(len(rows), 128)
+    out = torch.empty(dim, num, device=rows.device)
+    _multiply_blocks[(triton.cdiv(num, tile), dim // size)](
+        *(rows, blocks.contiguous(), out, num, rows.stride(0)),
+        S=size,
+        BS=triton.next_power_of_2(size),
+        BN=tile,
+        num_warps=max(1, tile // 32),
+    )
+    return out.t()

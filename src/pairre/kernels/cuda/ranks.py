@@ -15,33 +15,37 @@ import triton.language as tl
 from torch import Tensor
 
 from pairre.kernels.cuda.terms import finish, sums, width
-from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, of_formula, tiles
+from pairre.kernels.cuda.tiles import LAUNCH, UNROLL, by_feature, needs_int64, num_terms, of_formula, tiles
 from pairre.kernels.reference.ranks import RankingBatch
 from pairre.kernels.reference.scores import Formula, Metric, check_arguments
 
 
 @triton.jit
 def _true_scores(
-    Q, W, C, OUT, num_q, D, METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, BM: tl.constexpr, UNROLL: tl.constexpr
-):
+    Q, W, C, OUT, num_q, step_m, D,
+    METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, EVEN: tl.constexpr, BM: tl.constexpr, UNROLL: tl.constexpr,
+):  # fmt: skip
     """Score pairs, one a thread; tables are [D, B]."""
     rm = tl.program_id(0) * BM + tl.arange(0, BM)
-    last = width(D, METRIC)
-    acc = sums(Q, W, C, C, rm, rm, num_q, num_q, 0, last, D, METRIC, HAS_SCALE, False, True, BM, BM, UNROLL, True)
+    m0, last = tl.program_id(0) * BM, width(D, METRIC)
+    acc = sums(
+        Q, W, C, C, m0, rm, step_m, num_q, 0, last, D, METRIC, HAS_SCALE, False, True, EVEN, BM, BM, UNROLL, True
+    )
     tl.store(OUT + rm, finish(acc, METRIC, True), mask=rm < num_q)
 
 
 @triton.jit(do_not_specialize=["first"])
 def _count(
-    Q, W, C, TRUE, BEGIN, END, MEMBERS, OWN, HIGHER, EQUAL, first, num_q, num_c, D,
-    METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, LONG: tl.constexpr,
+    Q, W, C, TRUE, BEGIN, END, MEMBERS, OWN, HIGHER, EQUAL, first, num_q, step_m, num_c, D,
+    METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, LONG: tl.constexpr, EVEN: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Add the counts of a tile of scores to those of its queries; integers, so that the order does not matter."""
     rm = tl.program_id(1) * BM + tl.arange(0, BM)
     rn = tl.program_id(0) * BN + tl.arange(0, BN)
     in_m = rm < num_q
-    acc = sums(Q, W, C, C, rm, rn, num_q, num_c, 0, width(D, METRIC), D, METRIC, HAS_SCALE, False, LONG, BM, BN, UNROLL)
+    m0, last = tl.program_id(1) * BM, width(D, METRIC)
+    acc = sums(Q, W, C, C, m0, rn, step_m, num_c, 0, last, D, METRIC, HAS_SCALE, False, LONG, EVEN, BM, BN, UNROLL)
     entity = first + rn
     own = tl.load(OWN + rm, mask=in_m, other=-1).to(tl.int32)
     left_out = (rn >= num_c)[None, :] | (own[:, None] == entity[None, :])
@@ -72,11 +76,11 @@ def _count(
 
 
 def _kernel_of(metric: Metric | Formula, query: Tensor, scale: Tensor | None) -> tuple[str, int]:
-    """Return what kernels call a metric or a formula, and how many features it adds up together, 0 for any number."""
+    """Return what kernels call a metric or a formula, and how many features it adds up together."""
     if isinstance(metric, Formula):
         return metric.kernel, metric.unroll
     check_arguments(metric, query.shape[1], scale is not None, False, False)
-    return metric, 0
+    return metric, UNROLL
 
 
 def true_scores(metric: Metric | Formula, query: Tensor, scale: Tensor | None, candidates: Tensor) -> Tensor:
@@ -85,12 +89,14 @@ def true_scores(metric: Metric | Formula, query: Tensor, scale: Tensor | None, c
     query, scale = of_formula(name, query, scale)
     out = torch.empty(len(query), device=query.device, dtype=torch.float32)
     if len(query):
+        tables = by_feature(64, query, scale, candidates)
         _true_scores[(triton.cdiv(len(query), 64),)](
-            *(*by_feature(query, scale, candidates), out, *query.shape),
+            *(*tables, out, len(query), tables[0].shape[1], query.shape[1]),
             METRIC=name,
             HAS_SCALE=scale is not None,
+            EVEN=num_terms(name, query) % unroll == 0,
             BM=64,
-            UNROLL=unroll or 8,
+            UNROLL=unroll,
             **{**LAUNCH, "num_warps": 2},
         )
     return out
@@ -109,16 +115,18 @@ def count_above(
     tile_m, tile_n, grid = tiles(num_q, num_c, name)
     known = (batch.known_begin, batch.known_end, batch.known_ids)
     if num_q and num_c:
+        tables = by_feature(tile_m, query, scale, candidates)
         _count[grid](
-            *by_feature(query, scale, candidates),
+            *tables,
             *(t.contiguous() for t in (batch.true_score, *known, batch.true_id)),
-            *(higher, equal, first_id, num_q, num_c, dim),
+            *(higher, equal, first_id, num_q, tables[0].shape[1], num_c, dim),
             METRIC=name,
             HAS_SCALE=scale is not None,
             LONG=needs_int64(query.numel(), candidates.numel()),
+            EVEN=num_terms(name, query) % unroll == 0,
             BM=tile_m,
             BN=tile_n,
-            UNROLL=unroll or 2,
+            UNROLL=unroll,
             **LAUNCH,
         )
     return higher, equal

@@ -151,7 +151,7 @@ def _total(ORDER, G, first, end, D, rd, UNROLL: tl.constexpr):
 @triton.jit
 def _adam(
     TABLE, MEAN, SQUARE, SEEN, RATES, IDS, ORDER, ENDS, VALUES, G, STEP, D, beta1, beta2, eps, log1, log2,
-    LAZY: tl.constexpr, BD: tl.constexpr,
+    LAZY: tl.constexpr, UNROLL: tl.constexpr, BD: tl.constexpr,
 ):  # fmt: skip
     """Update a row by the program at the first of a run of equal ids; the others have nothing to do."""
     u = tl.program_id(0)
@@ -164,7 +164,7 @@ def _adam(
         v = tl.load(SQUARE + place, mask=inside, other=0.0)
         x = tl.load(VALUES + tl.load(ORDER + u).to(tl.int64) * D + rd, mask=inside, other=0.0)
         now = tl.load(STEP).to(tl.int32)
-        g = _total(ORDER, G, u, tl.load(ENDS + u).to(tl.int32), D, rd, 4)
+        g = _total(ORDER, G, u, tl.load(ENDS + u).to(tl.int32), D, rd, UNROLL)
         if LAZY:
             seen = tl.load(SEEN + row)
             missed = tl.where(seen < 0, 0, now - seen).to(tl.float32)
@@ -256,6 +256,7 @@ def update_adam(adam: AdamState, groups: IdGroups, values: Tensor, gradient: Ten
         _adam[(num, programs)](
             *(*tensors, groups.ids, groups.order, groups.ends, values, gradient.contiguous(), step, dim, *constants),
             LAZY=adam.seen is not None,
+            UNROLL=16 if num > max(len(adam.table), _MOST_BY_RANK) else 4,  # then some rows have thousands of gradients
             **options,
         )
         _mark_seen(adam, groups.ids, step)

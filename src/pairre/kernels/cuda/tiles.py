@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 import triton
 from torch import Tensor
 
 LAUNCH = {"num_warps": 4, "enable_fp_fusion": True}  # q − w·c is one instruction, today and in later versions
+
+
+UNROLL = 4  # terms of a sum at a time, where a formula does not say
+
+
+def num_terms(metric: str, table: Tensor) -> int:
+    """Return of how many terms a score by a metric or formula is the sum: of two features each, or of one."""
+    return table.shape[1] // 2 if metric in ("modulus", "likelihood", "divergence") else table.shape[1]
 
 
 def power(number: int, most: int) -> int:
@@ -15,9 +24,13 @@ def power(number: int, most: int) -> int:
 
 
 def tiles(num_q: int, num_c: int, metric: str) -> tuple[int, int, tuple[int, int]]:
-    """Return the queries and candidates of a tile of scores by a metric or formula, and the grid of tiles."""
-    most = 128 if metric in ("likelihood", "divergence") else 256  # these need three registers for a score
-    tile_m, tile_n = power(num_q, 16), max(32, power(num_c, most))
+    """Return the queries and candidates of a tile of scores by a metric or formula, and the grid of tiles.
+
+    A thread then has one candidate and all queries of the tile, which it reads as vectors. Where it has two, Triton
+    hands candidates from thread to thread by way of shared memory, which all threads wait for at every feature.
+    """
+    most = 8 if metric in ("likelihood", "divergence") else 16  # these need more registers for a score
+    tile_m, tile_n = power(num_q, most), max(32, power(num_c, 128))
     return tile_m, tile_n, (triton.cdiv(num_c, tile_n), triton.cdiv(num_q, tile_m))
 
 
@@ -34,7 +47,12 @@ def of_formula(kernel: str, query: Tensor, scale: Tensor | None) -> tuple[Tensor
     return query, 1 / scale if kernel == "divergence" and scale is not None else scale
 
 
-def by_feature(first: Tensor, *others: Tensor | None) -> list[Tensor]:
-    """Return tables as [D, rows], so that a tile reads neighbours; the first stands in for one that is absent."""
-    turned = first.t().contiguous()
-    return [turned, *(turned if t is None else t.t().contiguous() for t in others)]
+def by_feature(tile: int, query: Tensor, scale: Tensor | None, *candidates: Tensor | None) -> list[Tensor]:
+    """Return tables as [D, rows], so that a tile reads neighbours; the first stands in for one that is absent.
+
+    Queries and scales get rows of zeros, so that their last tile is whole.
+    """
+    if missing := -len(query) % tile:
+        query, scale = (t if t is None else F.pad(t, (0, 0, 0, missing)) for t in (query, scale))  # type: ignore[assignment]
+    turned = query.t().contiguous()
+    return [turned, *(turned if t is None else t.t().contiguous() for t in (scale, *candidates))]

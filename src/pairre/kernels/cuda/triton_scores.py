@@ -8,8 +8,6 @@ afterwards, so results are the same bit for bit from run to run. Scores without 
 equal rows tie exactly whatever the shapes. As on the CPU, the derivative of |x| at 0 is ±1, as its sign bit says.
 Nothing waits for the GPU, so that all of it can be captured in a CUDA graph.
 
-A thread's share of a [BM, BN] tile is (BM / warps) × (BN / 32); the tiles below make it 4 × 8 or 4 × 4, so that loads
-stay behind arithmetic. They are the best of a search on an H200, for "l1".
 """
 
 # Kernels carry no types: Triton infers them.
@@ -27,19 +25,18 @@ from torch.autograd.function import once_differentiable
 
 from pairre.kernels.cuda.aligned import aligned_product
 from pairre.kernels.cuda.terms import finish, gap, load, slope, still, store, sums, term, times, width
-from pairre.kernels.cuda.tiles import LAUNCH, by_feature, needs_int64, of_formula, power, tiles
+from pairre.kernels.cuda.tiles import LAUNCH, UNROLL, by_feature, needs_int64, num_terms, of_formula, power, tiles
 from pairre.kernels.reference.scores import Metric, check_arguments
 
-_HALVED = ("modulus", "likelihood", "divergence")  # two numbers of a row make one term
 _PROGRAMS = 1024  # about eight a multiprocessor on the largest GPUs: below that, a sum is split
 _Side = tuple[Tensor | None, Tensor | None]  # query and scale, or weights and candidates
 
 
 @triton.jit
 def _forward_shared(
-    Q, W, C, R, OUT, num_q, num_c, D, CHUNK,
+    Q, W, C, R, OUT, num_q, step_m, num_c, D, CHUNK,
     METRIC: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_WEIGHTS: tl.constexpr, LONG: tl.constexpr, WHOLE: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
+    EVEN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Store part `program 2` of the scores of all pairs."""
     rm = tl.program_id(1) * BM + tl.arange(0, BM)
@@ -47,7 +44,8 @@ def _forward_shared(
     first = tl.program_id(2) * CHUNK
     last = tl.minimum(first + CHUNK, width(D, METRIC))
     acc = sums(
-        Q, W, C, R, rm, rn, num_q, num_c, first, last, D, METRIC, HAS_SCALE, HAS_WEIGHTS, LONG, BM, BN, UNROLL
+        Q, W, C, R, tl.program_id(1) * BM, rn, step_m, num_c, first, last, D,
+        METRIC, HAS_SCALE, HAS_WEIGHTS, LONG, EVEN, BM, BN, UNROLL,
     )  # fmt: skip
     place = tl.program_id(2).to(tl.int64) * num_q * num_c + rm[:, None].to(tl.int64) * num_c + rn[None, :]
     tl.store(OUT + place, finish(acc, METRIC, WHOLE), mask=(rm < num_q)[:, None] & (rn < num_c)[None, :])
@@ -234,7 +232,7 @@ class _ScorePairs(torch.autograd.Function):
         q, w, c, scores = ctx.saved_tensors
         dq, dw, dc = torch.empty_like(q), None if w is None else torch.empty_like(w), torch.empty_like(c)
         if q.numel():
-            terms = _terms(ctx.metric, q)
+            terms = num_terms(ctx.metric, q)
             tile = power(terms, 1024)
             _backward_pairs[(len(q), triton.cdiv(terms, tile))](
                 *(q, q if w is None else w, c, _upstream(gradient, scores), dq, dw, dc, q.shape[1]),
@@ -246,10 +244,6 @@ class _ScorePairs(torch.autograd.Function):
         return None, dq, dw, dc
 
 
-def _terms(metric: Metric, table: Tensor) -> int:
-    return table.shape[1] // 2 if metric == "modulus" else table.shape[1]
-
-
 def _upstream(gradient: Tensor, norms: Tensor | None) -> Tensor:
     """Return the gradient of scores; for "l2", where scores are −norms, that of half the squares."""
     if norms is not None:
@@ -258,23 +252,25 @@ def _upstream(gradient: Tensor, norms: Tensor | None) -> Tensor:
 
 
 def shared_scores(
-    metric: str, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor | None, may_split: bool, unroll: int = 2
+    metric: str, q: Tensor, w: Tensor | None, c: Tensor, r: Tensor | None, may_split: bool, unroll: int = UNROLL
 ) -> Tensor:
     """Return the scores of all pairs by a metric or a formula; where a sum may be split, equal rows may not tie."""
-    num_q, num_c, terms = len(q), len(c), q.shape[1] // 2 if metric in _HALVED else q.shape[1]
+    num_q, num_c, terms = len(q), len(c), num_terms(metric, q)
     tile_m, tile_n, grid = tiles(num_q, num_c, metric)
     parts = split_sum(grid[0] * grid[1], terms, 64, may_split)
     q, w = of_formula(metric, q, w)
     out = torch.empty(parts, num_q, num_c, device=q.device, dtype=torch.float32)
     if out.numel():
+        tables = by_feature(tile_m, q, w, c, r)
         _forward_shared[(*grid, parts)](
-            *by_feature(q, w, c, r),
-            *(out, num_q, num_c, q.shape[1], triton.cdiv(terms, parts)),
+            *(*tables, out, num_q, tables[0].shape[1], num_c, q.shape[1]),
+            triton.cdiv(triton.cdiv(terms, parts), unroll) * unroll,
             METRIC=metric,
             HAS_SCALE=w is not None,
             HAS_WEIGHTS=r is not None,
             LONG=needs_int64(q.numel(), c.numel()),
             WHOLE=metric != "l2" or parts == 1,
+            EVEN=terms % unroll == 0,
             BM=tile_m,
             BN=tile_n,
             UNROLL=unroll,
@@ -296,7 +292,7 @@ def _own_scores(metric: Metric, q: Tensor, w: Tensor | None, c: Tensor, ids: Ten
             HAS_SCALE=w is not None,
             HAS_IDS=ids is not None,
             BK=tile,
-            BD=power(_terms(metric, q), 256),
+            BD=power(num_terms(metric, q), 256),
             **LAUNCH,
         )
     return out
@@ -307,7 +303,7 @@ def _gradients(metric: Metric, mine: _Side, others: _Side, ids: Tensor | None, g
     (a, e), (b, f) = mine, others
     table = a if of_queries else e
     assert table is not None
-    (num_rows, dim), terms = table.shape, _terms(metric, table)
+    (num_rows, dim), terms = table.shape, num_terms(metric, table)
     num_others = g.shape[1] if of_queries else g.shape[0]
     most = 64 if metric == "modulus" else 128  # a complex tile takes the registers of two
     tile_m, tile_d = (power(num_rows, 16), power(terms, most)) if ids is None else (1, power(terms, 4 * most))
@@ -352,7 +348,7 @@ def _own_gradient(metric: Metric, q: Tensor, w: Tensor | None, c: Tensor, ids: T
     starts = torch.searchsorted(flat, torch.arange(len(c) + 1, device=ids.device))
     dc = torch.empty_like(c)
     if dc.numel():
-        terms = _terms(metric, c)
+        terms = num_terms(metric, c)
         tile = power(terms, 512)
         _backward_own[(len(c), triton.cdiv(terms, tile))](
             *(q, q if w is None else w, c, order, starts, g, dc, ids.shape[1], c.shape[1]),

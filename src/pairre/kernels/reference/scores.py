@@ -183,8 +183,13 @@ def stable_product(rows: Tensor, matrix: Tensor) -> Tensor:
     learns = torch.is_grad_enabled() and (rows.requires_grad or matrix.requires_grad)
     if learns or rows.dtype != torch.float32:
         return rows @ matrix
-    digits = (53 - matrix.shape[-2].bit_length()) // 2
+    digits = exact_digits(matrix.shape[-2])
     return (_on_grid(rows, -1, digits) @ _on_grid(matrix, -2, digits)).float()
+
+
+def exact_digits(num_terms: int) -> int:
+    """Return to how many binary digits factors are rounded, so that float64 holds a sum of so many products exactly."""
+    return (53 - num_terms.bit_length()) // 2
 
 
 def _on_grid(x: Tensor, dim: int, digits: int) -> Tensor:

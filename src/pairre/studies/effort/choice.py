@@ -44,19 +44,28 @@ def mine_in_time(graph: Graph, seconds_left: Callable[[], float]) -> list[Rule]:
         return []
 
 
-def choose(runs: Sequence[Run], names: Sequence[str], rules: Sequence[Rule], alone: Sequence[float]) -> Chosen:
+def choose(
+    runs: Sequence[Run],
+    names: Sequence[str],
+    rules: Sequence[Rule],
+    alone: Sequence[float],
+    seconds_left: Callable[[], float],
+) -> Chosen:
     """Return the best of the members alone and of their ensembles, by validation MRR; of equal ones, the simplest.
 
     The MRR of an ensemble is that on triples which its weights were not fitted to. `alone` are the MRRs of the members
-    in training, which count where there is no ensemble to compare them with.
+    in training, which count where there is no ensemble to compare them with. Without `seconds_left`, no more is tried
+    with rules.
     """
     fits: dict[str, tuple[list[int], FittedEnsemble, bool]] = {}
     everyone = list(range(len(runs)))
     first = max(everyone, key=lambda m: alone[m])
     wanted = [(everyone, False)] if len(runs) > 1 else []
     if rules:
-        wanted += [([first], True), *([(everyone, True)] if len(runs) > 1 else [])]
+        wanted += [*([(everyone, True)] if len(runs) > 1 else []), ([first], True)]
     for members, with_rules in wanted:
+        if with_rules and seconds_left() < 0:
+            break
         label = " + ".join([*(names[m] for m in members), *[f"{len(rules):,} rules"] * with_rules])
         try:
             fits[label] = members, fit_ensemble([runs[m] for m in members], rules if with_rules else None), with_rules
@@ -65,7 +74,8 @@ def choose(runs: Sequence[Run], names: Sequence[str], rules: Sequence[Rule], alo
     singles = dict(zip(names, alone, strict=True))
     for members, fitted, _ in fits.values():
         singles |= {names[m]: mrr for m, mrr in zip(members, fitted.member_mrr, strict=False)}  # not that of rules
-    options = {**singles, **{label: fitted.left_out_mrr for label, (_, fitted, _) in fits.items()}}
+    simplest = sorted(fits, key=lambda label: len(fits[label][0]))
+    options = {**singles, **{label: fits[label][1].left_out_mrr for label in simplest}}
     best = max(options, key=lambda label: options[label])
     if best in fits:
         return Chosen(best, fits[best][0], options, fits[best][1], fits[best][2])

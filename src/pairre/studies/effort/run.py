@@ -33,7 +33,7 @@ from pairre.support.terminal import Console
 from pairre.training import TrainingInterruptedError, train
 
 _HELD_OUT = 0.1  # of train, where there is no validation split
-_TO_SPARE = 0.1  # of the time: rules may be looked for so much longer
+_TO_SPARE = 0.1  # of the time, which rules may take beside that of the end
 _MAX_SPLIT = 20_000_000  # triples of train that are held out from
 
 
@@ -201,14 +201,15 @@ class _Effort:
         names, members = list(found), list(found.values())
         trials = [self.journal.find(name, 0) for name in names]
         rules = mine_in_time(self.searched, self._seconds_left_for_rules)
-        chosen = choose(members, names, rules, [trial.valid_mrr for trial in trials if trial])
+        alone = [trial.valid_mrr for trial in trials if trial]
+        chosen = choose(members, names, rules, alone, self._seconds_left_for_rules)
         for what, mrr in chosen.options.items():
             self.say(f"valid MRR {mrr:.4f}  {what}{' (kept)' * (what == chosen.what)}")
         return self._finish_into(self._build_chosen(chosen, members, names), chosen, out)
 
     def _seconds_left_for_rules(self) -> float:
-        """Return how long rules may still be looked for: until the time is over, and a tenth of all time longer."""
-        return self.journal.left + _TO_SPARE * self.journal.plan.seconds
+        """Return how long rules may still be looked for and weighed, so that the rest ends soon after the time does."""
+        return self.journal.left - self.journal.plan.finish_seconds / 2 + _TO_SPARE * self.journal.plan.seconds
 
     def _build_chosen(self, chosen: Chosen, members: list[Run], names: list[str]) -> Run:
         """Return what was chosen; where triples were held out, its members are trained again on all of train."""
