@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pairre.graph import Graph, Vocabulary
-from pairre.rules import entity_rules
+from pairre.rules import evidence
 from pairre.rules.entity_rules import EntityRuleBook
 from tests.conftest import planted_graph
 
@@ -166,10 +166,10 @@ def test_neither_the_order_nor_the_number_of_queries_or_threads_matters(monkeypa
 def without_compiler(monkeypatch, **limits):
     """The kernels as plain Python, so that limits can be other ones."""
     for name, value in limits.items():
-        monkeypatch.setattr(entity_rules, name, value)
-    for name, value in list(vars(entity_rules).items()):
+        monkeypatch.setattr(evidence, name, value)
+    for name, value in list(vars(evidence).items()):
         if isinstance(value, numba.core.registry.CPUDispatcher):
-            monkeypatch.setattr(entity_rules, name, value.py_func)
+            monkeypatch.setattr(evidence, name, value.py_func)
 
 
 def test_conclusions_that_do_not_fit_are_found_again(monkeypatch):
@@ -180,9 +180,7 @@ def test_conclusions_that_do_not_fit_are_found_again(monkeypatch):
         for found in EntityRuleBook(graph).answers(relations, anchors, "head", 99)
     ]
     without_compiler(monkeypatch, _MEMO=30)
-    monkeypatch.setattr(
-        entity_rules._Scratch, "empty", lambda e, s, empty=entity_rules._Scratch.empty: small(empty(e, s))
-    )
+    monkeypatch.setattr(evidence.Scratch, "empty", lambda e, s, empty=evidence.Scratch.empty: small(empty(e, s)))
     found = [
         dict(zip(*map(list, found), strict=True))
         for found in EntityRuleBook(graph).answers(relations, anchors, "head", 99)
@@ -212,7 +210,7 @@ def test_of_a_large_slot_evenly_spread_entities_vote(monkeypatch):
 
 def test_a_stride_visits_everything_once():
     for num in (1, 2, 5, 6, 7, 12, 100, 1024, 1597):
-        step = entity_rules._stride(num)
+        step = evidence._stride(num)
         assert sorted(i * step % num for i in range(num)) == list(range(num))
         if num > 20:
             first = sorted(i * step % num for i in range(num // 4))

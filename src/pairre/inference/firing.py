@@ -79,7 +79,7 @@ def _named(graph: Graph, rule: FiringEntityRule, triple: tuple[int, int, int]) -
         ways = query.repeat(len(others), 1)
         ways[:, COLUMN[side]] = others
     ways = ways[(ways != torch.tensor(triple)).any(1)]
-    named = [(Fact(*names),) for names in graph.names(ways[:MOST_WAYS])]
+    named: list[tuple[Fact, ...]] = [(Fact(*names),) for names in graph.names(ways[:MOST_WAYS])]
     formula = f"{show(pair[0], relation, pair[1], rule.entity)} ⇒ {show(*triple, rule.entity)}"
     return FiringRule(formula, "entity", rule.confidence, rule.support, named, len(ways))
 

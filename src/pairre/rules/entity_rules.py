@@ -10,292 +10,26 @@ For a query (x, r, ?) there are two kinds of rules, both with slots (`slots.py`)
 No rule is as sure as its share: five entities more are counted that it is wrong for. It takes two entities to support
 one. The score of an answer is √(−Σ log(1 − confidence)) of its three most confident rules, 0 if it has none.
 
-No query takes longer than a bounded number of facts: of those with a large slot, and of the slots of an entity with
-many facts, evenly spread ones are looked at, always the same.
-
-E entities, S slots, B queries, K answers of each.
+S slots, B queries, K answers of each.
 """
-
-# numba infers the types of kernels.
-# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
-import numba
 import numpy as np
 
 from pairre.graph import Graph, Side
 from pairre.graph.split import distinct
+from pairre.rules import evidence
+from pairre.rules.evidence import MAX_FACTS, PRIOR, SUPPORT, Scratch
 from pairre.rules.slots import Slots
-from pairre.support.compiled import compiled
 from pairre.support.threads import parallel_for
 
-_PRIOR = 5  # entities for which each rule is wrong, that are counted beside those of its body
-_SUPPORT = 2
-_LEAST = 0.005  # confidence of a rule that counts
-_MAX_FACTS = 1 << 10  # of an entity, whose slots are looked at
-_MAX_VISITS = 1 << 13  # facts that are looked at for the conclusions of one slot
-_MAX_SHARED = 1 << 17  # facts of known answers that are looked at for the slots that they share
-_MEMO = 1 << 20  # conclusions of slots that a thread keeps for the next query of the relation
-_GOLDEN = 0.6180339887498949
-
-
-class _Scratch(NamedTuple):
-    """What one thread writes to. Between two queries all counters and confidences are zero."""
-
-    votes: np.ndarray  # [E] of those that have a slot
-    touched: np.ndarray  # [E] list of those that have some
-    best: np.ndarray  # [E, 3] the largest confidences
-    answers: np.ndarray  # [E] list of those that have one
-    shared: np.ndarray  # [S] known answers that have a slot
-    slots: np.ndarray  # [S] list of those that are counted
-    first: np.ndarray  # [S] where the conclusions of a slot begin, −1 if they are not there
-    stop: np.ndarray  # [S]
-    kept: np.ndarray  # [S] list of the slots whose conclusions are there
-    entity: np.ndarray  # [·] conclusions of slots, one slot after another
-    confidence: np.ndarray  # [·]
-    num: np.ndarray  # [3] answers listed, conclusions, slots whose conclusions are there
-    relation: np.ndarray  # [1] that conclusions are of
-
-    @classmethod
-    def empty(cls, num_entities: int, num_slots: int) -> _Scratch:
-        """Return counters that are all zero."""
-        size = num_entities + max(_MEMO, num_entities)
-        of_entities, of_slots = (np.zeros((3, num), np.int32) for num in (num_entities, num_slots))
-        best, ranges = np.zeros((num_entities, 3), np.float32), np.full((2, num_slots), -1, np.int64)
-        return cls(
-            *(of_entities[0], of_entities[1], best, of_entities[2]),
-            *(of_slots[0], of_slots[1], ranges[0], ranges[1], of_slots[2]),
-            *(np.empty(size, np.int32), np.empty(size, np.float32)),
-            *(np.zeros(3, np.int64), np.full(1, -1, np.int64)),
-        )
-
-
-@numba.njit(nogil=True)
-def _members(slots, slot):
-    """Return the entities that have a slot."""
-    num = len(slots.group)
-    if slot < num:
-        group = slots.group[slot]
-        return slots.other[slots.group_start[group] : slots.group_start[group + 1]]
-    return slots.domain[slots.domain_start[slot - num] : slots.domain_start[slot - num + 1]]
-
-
-@numba.njit(nogil=True)
-def _answers(slots, entity, relation):
-    """Return the range of an entity's facts of a relation."""
-    low, high = slots.entity_start[entity], slots.entity_start[entity + 1]
-    end = high
-    while low < high:
-        middle = (low + high) // 2
-        if slots.relation[middle] < relation:
-            low = middle + 1
-        else:
-            high = middle
-    if low == end or slots.relation[low] != relation:
-        return 0, 0
-    return slots.group_start[low], slots.group_start[low + 1]
-
-
-@numba.njit(nogil=True)
-def _stride(num):
-    """Return a step that visits every one of `num` in a circle once, of which those visited first are evenly spread."""
-    if num <= _PRIOR:
-        return 1
-    step = np.int64(num * _GOLDEN)
-    while True:
-        a, b = num, step
-        while b:
-            a, b = b, a % b
-        if a == 1:
-            return step
-        step += 1
-
-
-@numba.njit(nogil=True)
-def _add(scratch, entity, confidence):
-    """Keep the confidence of one more rule for an answer if it is among the three largest."""
-    best = scratch.best
-    if confidence <= best[entity, 2]:
-        return
-    if best[entity, 0] == 0:
-        scratch.answers[scratch.num[0]] = entity
-        scratch.num[0] += 1
-    if confidence > best[entity, 0]:
-        best[entity, 2], best[entity, 1], best[entity, 0] = best[entity, 1], best[entity, 0], confidence
-    elif confidence > best[entity, 1]:
-        best[entity, 2], best[entity, 1] = best[entity, 1], confidence
-    else:
-        best[entity, 2] = confidence
-
-
-@numba.njit(nogil=True)
-def _forget(scratch):
-    """Drop the conclusions of all slots."""
-    for i in range(scratch.num[2]):
-        scratch.first[scratch.kept[i]] = -1
-    scratch.num[1:] = 0
-
-
-@numba.njit(nogil=True)
-def _conclude(slots, scratch, slot):
-    """Find the conclusions of a slot: the answers of those that have it, and how confident each is."""
-    members = _members(slots, slot)
-    num, step = len(members), _stride(len(members))
-    seen, visited, num_touched, place = 0, 0, 0, 0
-    while seen < num and visited < _MAX_VISITS:
-        first, stop = _answers(slots, members[place], scratch.relation[0])
-        stop = min(stop, first + _MAX_FACTS)
-        for i in range(first, stop):
-            entity = slots.other[i]
-            if scratch.votes[entity] == 0:
-                scratch.touched[num_touched] = entity
-                num_touched += 1
-            scratch.votes[entity] += 1
-        seen += 1
-        visited += 1 + stop - first
-        place = (place + step) % num
-    if scratch.num[1] + num_touched > len(scratch.entity):
-        _forget(scratch)
-    at = scratch.num[1]
-    scratch.first[slot] = at
-    for i in range(num_touched):
-        entity = scratch.touched[i]
-        confidence = scratch.votes[entity] / (seen + _PRIOR)
-        if scratch.votes[entity] >= _SUPPORT and confidence >= _LEAST:
-            scratch.entity[at] = entity
-            scratch.confidence[at] = confidence
-            at += 1
-        scratch.votes[entity] = 0
-    scratch.stop[slot] = at
-    scratch.kept[scratch.num[2]] = slot
-    scratch.num[1] = at
-    scratch.num[2] += 1
-
-
-@numba.njit(nogil=True)
-def _from_slot(slots, scratch, slot):
-    """Add the conclusions of a slot that the query's entity has."""
-    if scratch.first[slot] < 0:
-        _conclude(slots, scratch, slot)
-    for i in range(scratch.first[slot], scratch.stop[slot]):
-        _add(scratch, scratch.entity[i], scratch.confidence[i])
-
-
-@numba.njit(nogil=True)
-def _from_entity(slots, scratch, x):
-    """Add what the slots of the query's entity conclude."""
-    low, high = slots.entity_start[x], slots.entity_start[x + 1]
-    for group in range(low, high):
-        _from_slot(slots, scratch, len(slots.group) + slots.relation[group])
-    first, num = slots.group_start[low], slots.group_start[high] - slots.group_start[low]
-    step, place = _stride(num), 0
-    for _ in range(min(num, _MAX_FACTS)):
-        slot = slots.slot[first + place]
-        if slot >= 0:
-            _from_slot(slots, scratch, slot)
-        place = (place + step) % num
-
-
-@numba.njit(nogil=True)
-def _count_slots(slots, scratch, entity, num_slots):
-    """Count the slots of a known answer; return how many slots are listed then, and how many facts it has."""
-    low, high = slots.entity_start[entity], slots.entity_start[entity + 1]
-    first, num = slots.group_start[low], slots.group_start[high] - slots.group_start[low]
-    for group in range(low, high):
-        slot = len(slots.group) + slots.relation[group]
-        if scratch.shared[slot] == 0:
-            scratch.slots[num_slots] = slot
-            num_slots += 1
-        scratch.shared[slot] += 1
-    step, place, looked_at = _stride(num), 0, min(num, _MAX_FACTS)
-    for _ in range(looked_at):
-        slot = slots.slot[first + place]
-        place = (place + step) % num
-        if slot >= 0:
-            if scratch.shared[slot] == 0:
-                scratch.slots[num_slots] = slot
-                num_slots += 1
-            scratch.shared[slot] += 1
-    return num_slots, looked_at
-
-
-@numba.njit(nogil=True)
-def _from_answers(slots, scratch, x, relation):
-    """Add what the slots of known answers conclude of the entities that have them, too."""
-    begin, end = _answers(slots, x, relation)
-    num = end - begin
-    if num < _SUPPORT:
-        return
-    step, place, seen, visited, num_slots = _stride(num), 0, 0, 0, 0
-    while seen < num and visited < _MAX_SHARED:
-        num_slots, looked_at = _count_slots(slots, scratch, slots.other[begin + place], num_slots)
-        seen += 1
-        visited += looked_at
-        place = (place + step) % num
-    for i in range(num_slots):
-        slot = scratch.slots[i]
-        support = scratch.shared[slot]
-        scratch.shared[slot] = 0
-        if support < _SUPPORT:
-            continue
-        members = _members(slots, slot)
-        if slot < len(slots.group) and slots.group_start[slots.group[slot]] == begin:
-            continue  # the body is the conclusion
-        confidence = np.float32(min(support * num / seen, len(members)) / (len(members) + _PRIOR))
-        if confidence >= _LEAST:
-            for j in range(len(members)):
-                _add(scratch, members[j], confidence)
-
-
-@numba.njit(nogil=True)
-def _take_best(scratch, doubt, entity, score):
-    """Move the best answers into a row each of entities and scores; return how many there are. Ties go by id."""
-    num, most = scratch.num[0], len(entity)
-    for i in range(num):
-        best = scratch.best[scratch.answers[i]]
-        doubt[i] = (1 - np.float64(best[0])) * (1 - np.float64(best[1])) * (1 - np.float64(best[2]))
-    limit, room = 2.0, 0
-    if num > most:
-        limit = np.partition(doubt[:num], most - 1)[most - 1]
-        room = most
-        for i in range(num):
-            room -= doubt[i] < limit
-    tied = np.empty(num if room else 0, np.int32)
-    at, num_tied = 0, 0
-    for i in range(num):
-        if doubt[i] < limit:
-            entity[at] = scratch.answers[i]
-            score[at] = np.sqrt(-np.log(doubt[i]))
-            at += 1
-        elif doubt[i] == limit and room:
-            tied[num_tied] = scratch.answers[i]
-            num_tied += 1
-        scratch.best[scratch.answers[i]] = 0
-    tied = np.sort(tied[:num_tied])
-    for i in range(min(room, num_tied)):
-        entity[at] = tied[i]
-        score[at] = np.sqrt(-np.log(limit))
-        at += 1
-    scratch.num[0] = 0
-    return at
-
-
-@compiled(nogil=True)
-def answer(slots, scratch, anchors, relations, entity, score, num, start, stop):
-    """Write the best answers to the queries from `start` to `stop`; those of one relation should be together."""
-    doubt = np.empty(len(scratch.votes))
-    for i in range(start, stop):
-        if relations[i] != scratch.relation[0]:
-            _forget(scratch)
-            scratch.relation[0] = relations[i]
-        _from_entity(slots, scratch, anchors[i])
-        _from_answers(slots, scratch, anchors[i], relations[i])
-        num[i] = _take_best(scratch, doubt, entity[i], score[i])
+_having: Callable[[Slots, int], np.ndarray] = evidence.having.py_func
+_facts_of: Callable[[Slots, int, int], tuple[int, int]] = evidence.facts_of.py_func
 
 
 class FiringEntityRule(NamedTuple):
@@ -325,7 +59,7 @@ class EntityRuleBook:
         self.num_entities, self.num_relations = graph.num_entities, graph.num_relations
         sizes = self.num_entities, self.num_relations
         self.slots = Slots.build(distinct(graph.train.numpy(), *sizes), *sizes)
-        self._idle: list[_Scratch] = []  # of threads that are done
+        self._idle: list[Scratch] = []  # of threads that are done
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_idle": []}
@@ -344,8 +78,8 @@ class EntityRuleBook:
             try:
                 scratch = self._idle.pop()
             except IndexError:
-                scratch = _Scratch.empty(self.num_entities, self.slots.num)
-            answer(self.slots, scratch, *arrays, entity, score, num, start, stop)
+                scratch = Scratch.empty(self.num_entities, self.slots.num)
+            evidence.answer(self.slots, scratch, *arrays, entity, score, num, start, stop)
             self._idle.append(scratch)
 
         parallel_for(work, len(order))
@@ -362,11 +96,11 @@ class EntityRuleBook:
     def _concluding(self, entity: int, goal: int, other: int) -> Iterator[FiringEntityRule]:
         """Yield the rules that conclude the fact (goal, other) of an entity, as if it had not that fact."""
         slots, num = self.slots, len(self.slots.group)
-        first, stop = _answers.py_func(slots, other, (goal + self.num_relations) % (2 * self.num_relations))
-        having = [self._slots_of(one) for one in slots.other[first:stop][:_MAX_FACTS].tolist() if one != entity]
+        first, stop = _facts_of(slots, other, (goal + self.num_relations) % (2 * self.num_relations))
+        having = [self._slots_of(one) for one in slots.other[first:stop][:MAX_FACTS].tolist() if one != entity]
         support = np.bincount(np.concatenate([np.empty(0, np.int64), *having]), minlength=slots.num)
         for slot in self._slots_of(entity).tolist():
-            members = _members.py_func(slots, slot)
+            members = _having(slots, slot)
             count, size = int(support[slot]), len(members)
             if slot < num:
                 group = int(slots.group[slot])
@@ -374,10 +108,10 @@ class EntityRuleBook:
                 relation = (int(slots.relation[group]) + self.num_relations) % (2 * self.num_relations)
             else:
                 body, relation = -1, slot - num
-            own = _answers.py_func(slots, entity, relation)
+            own = _facts_of(slots, entity, relation)
             only = relation == goal and (body == other or (own[1] - own[0] == 1 and slots.other[own[0]] == other))
-            if count >= _SUPPORT and not only:
-                yield FiringEntityRule(entity, relation, body, count, size, count / (size + _PRIOR))
+            if count >= SUPPORT and not only:
+                yield FiringEntityRule(entity, relation, body, count, size, count / (size + PRIOR))
 
     def _slots_of(self, entity: int) -> np.ndarray:
         """Return the slots that an entity has."""
