@@ -264,34 +264,56 @@ def _from_answers(slots, scratch, x, relation):
 
 
 @numba.njit(nogil=True)
-def _take_best(scratch, doubt, entity, score):
+def _smallest(values, num, place):
+    """Return the number at a place of the first `num` in ascending order; they change places."""
+    low, high = 0, num - 1
+    while low < high:
+        middle, i, j = values[(low + high) // 2], low, high
+        while i <= j:
+            while values[i] < middle:
+                i += 1
+            while values[j] > middle:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i, j = i + 1, j - 1
+        if j < place < i:
+            break
+        if place <= j:
+            high = j
+        else:
+            low = i
+    return values[place]
+
+
+@numba.njit(nogil=True)
+def _last_of_best(scratch, doubt, other, most):
+    """Return the doubt and the id of the last of the best answers, of which there are `most`."""
+    num, num_tied, num_better = scratch.num[0], 0, 0
+    other[:num] = doubt[:num]
+    last = _smallest(other, num, most - 1)
+    for i in range(num):
+        num_better += doubt[i] < last
+        if doubt[i] == last:
+            other[num_tied] = scratch.answers[i]
+            num_tied += 1
+    return last, _smallest(other, num_tied, most - num_better - 1)
+
+
+@numba.njit(nogil=True)
+def _take_best(scratch, doubt, other, entity, score):
     """Move the best answers into a row each of entities and scores; return how many there are. Ties go by id."""
-    num, most = scratch.num[0], len(entity)
+    num, at = scratch.num[0], 0
     for i in range(num):
         best = scratch.best[scratch.answers[i]]
         doubt[i] = (1 - np.float64(best[0])) * (1 - np.float64(best[1])) * (1 - np.float64(best[2]))
-    limit, room = 2.0, 0
-    if num > most:
-        limit = np.partition(doubt[:num], most - 1)[most - 1]
-        room = most
-        for i in range(num):
-            room -= doubt[i] < limit
-    tied = np.empty(num if room else 0, np.int32)
-    at, num_tied = 0, 0
+        best[:] = 0
+    last, last_id = _last_of_best(scratch, doubt, other, len(entity)) if num > len(entity) else (2.0, 0.0)
     for i in range(num):
-        if doubt[i] < limit:
+        if doubt[i] < last or (doubt[i] == last and scratch.answers[i] <= last_id):
             entity[at] = scratch.answers[i]
             score[at] = np.sqrt(-np.log(doubt[i]))
             at += 1
-        elif doubt[i] == limit and room:
-            tied[num_tied] = scratch.answers[i]
-            num_tied += 1
-        scratch.best[scratch.answers[i]] = 0
-    tied = np.sort(tied[:num_tied])
-    for i in range(min(room, num_tied)):
-        entity[at] = tied[i]
-        score[at] = np.sqrt(-np.log(limit))
-        at += 1
     scratch.num[0] = 0
     return at
 
@@ -299,11 +321,11 @@ def _take_best(scratch, doubt, entity, score):
 @compiled(nogil=True)
 def answer(slots, scratch, anchors, relations, entity, score, num, start, stop):
     """Write the best answers to the queries from `start` to `stop`; those of one relation should be together."""
-    doubt = np.empty(len(scratch.votes))
+    doubt, other = np.empty(len(scratch.votes)), np.empty(len(scratch.votes))
     for i in range(start, stop):
         if relations[i] != scratch.relation[0]:
             _forget(scratch)
             scratch.relation[0] = relations[i]
         _from_entity(slots, scratch, anchors[i])
         _from_answers(slots, scratch, anchors[i], relations[i])
-        num[i] = _take_best(scratch, doubt, entity[i], score[i])
+        num[i] = _take_best(scratch, doubt, other, entity[i], score[i])
