@@ -55,7 +55,7 @@ class Scratch(NamedTuple):
     @classmethod
     def empty(cls, num_entities: int, num_slots: int) -> Scratch:
         """Return counters that are all zero."""
-        size = num_entities + max(_MEMO, num_entities)
+        size = max(_MEMO, num_entities)  # what one slot concludes always fits
         of_entities, of_slots = np.zeros((3, num_entities), np.int32), np.zeros((4, num_slots), np.int32)
         best, ranges = np.zeros((num_entities, 3), np.float32), np.full((2, num_slots), -1, np.int32)
         return cls(
@@ -140,7 +140,7 @@ def _conclude(slots, scratch, slot):
     seen, visited, num_touched, place = 0, 0, 0, 0
     while seen < num and visited < _MAX_VISITS:
         first, stop = facts_of(slots, members[place], scratch.relation[0])
-        stop = min(stop, first + MAX_FACTS)
+        stop = min(stop, first + MAX_FACTS)  # of more answers, those with the smallest ids count
         for i in range(first, stop):
             entity = slots.other[i]
             if scratch.votes[entity] == 0:
@@ -184,7 +184,8 @@ def _from_entity(slots, scratch, x):
     low, high = slots.entity_start[x], slots.entity_start[x + 1]
     cost = 0
     for group in range(low, high):
-        cost += _from_slot(slots, scratch, len(slots.group) + slots.relation[group])
+        if cost < _MAX_QUERY:
+            cost += _from_slot(slots, scratch, len(slots.group) + slots.relation[group])
     first, num = slots.group_start[low], slots.group_start[high] - slots.group_start[low]
     step, place = _stride(num), 0
     for _ in range(min(num, MAX_FACTS)):
@@ -196,7 +197,7 @@ def _from_entity(slots, scratch, x):
 
 @numba.njit(nogil=True)
 def _count_slots(slots, scratch, entity, num_slots):
-    """Count the slots of a known answer; return how many slots are listed then, and how many facts it has."""
+    """Count the slots of a known answer; return how many slots are listed then, and how many were looked at."""
     low, high = slots.entity_start[entity], slots.entity_start[entity + 1]
     first, num = slots.group_start[low], slots.group_start[high] - slots.group_start[low]
     for group in range(low, high):
@@ -205,8 +206,8 @@ def _count_slots(slots, scratch, entity, num_slots):
             scratch.slots[num_slots] = slot
             num_slots += 1
         scratch.shared[slot] += 1
-    step, place, looked_at = _stride(num), 0, min(num, MAX_FACTS)
-    for _ in range(looked_at):
+    step, place, num_facts = _stride(num), 0, min(num, MAX_FACTS)
+    for _ in range(num_facts):
         slot = slots.slot[first + place]
         place = (place + step) % num
         if slot >= 0:
@@ -214,7 +215,7 @@ def _count_slots(slots, scratch, entity, num_slots):
                 scratch.slots[num_slots] = slot
                 num_slots += 1
             scratch.shared[slot] += 1
-    return num_slots, looked_at
+    return num_slots, num_facts + high - low
 
 
 @numba.njit(nogil=True)
