@@ -68,7 +68,7 @@ def collect_above(
                 *(threshold, most, num_q, tables[0].shape[1], num_c, dim),
                 METRIC=metric,
                 HAS_SCALE=scale is not None,
-                LONG=needs_int64(query.numel(), candidates.numel()),
+                LONG=needs_int64(*(t.numel() for t in tables)),
                 EVEN=num_terms(metric, query) % UNROLL == 0,
                 BM=tile_m,
                 BN=tile_n,

@@ -122,7 +122,7 @@ def count_above(
             *(higher, equal, first_id, num_q, tables[0].shape[1], num_c, dim),
             METRIC=name,
             HAS_SCALE=scale is not None,
-            LONG=needs_int64(query.numel(), candidates.numel()),
+            LONG=needs_int64(*(t.numel() for t in tables)),
             EVEN=num_terms(name, query) % unroll == 0,
             BM=tile_m,
             BN=tile_n,

@@ -52,7 +52,12 @@ def by_feature(tile: int, query: Tensor, scale: Tensor | None, *candidates: Tens
 
     Queries and scales get rows of zeros, so that their last tile is whole.
     """
-    if missing := -len(query) % tile:
-        query, scale = (t if t is None else F.pad(t, (0, 0, 0, missing)) for t in (query, scale))  # type: ignore[assignment]
-    turned = query.t().contiguous()
-    return [turned, *(turned if t is None else t.t().contiguous() for t in (scale, *candidates))]
+    missing = -len(query) % tile
+    first = _turned(query, missing)
+    others = [None if scale is None else _turned(scale, missing), *(t if t is None else _turned(t) for t in candidates)]
+    return [first, *(first if t is None else t for t in others)]
+
+
+def _turned(table: Tensor, missing: int = 0) -> Tensor:
+    """Return a table as [D, rows], with as many rows of zeros as are missing."""
+    return (F.pad(table, (0, 0, 0, missing)) if missing else table).t().contiguous()

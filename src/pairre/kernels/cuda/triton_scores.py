@@ -268,7 +268,7 @@ def shared_scores(
             METRIC=metric,
             HAS_SCALE=w is not None,
             HAS_WEIGHTS=r is not None,
-            LONG=needs_int64(q.numel(), c.numel()),
+            LONG=needs_int64(*(t.numel() for t in tables)),
             WHOLE=metric != "l2" or parts == 1,
             EVEN=terms % unroll == 0,
             BM=tile_m,
