@@ -102,6 +102,7 @@ def test_the_same_query_is_answered_once_for_all_models_of_a_graph(monkeypatch):
 
 def test_the_oldest_answers_go_where_there_is_no_room(monkeypatch):
     monkeypatch.setattr(rule_model, "_MAX_CACHED", 40)
+    monkeypatch.setattr(rule_model, "_SHARE_CACHED", 1)
     cache = AnswerCache()
     rows = {("tail", i, 0): np.full(4, i, np.float32) for i in range(4)}
     for key, row in rows.items():

@@ -22,10 +22,12 @@ from pairre.kernels import BlockFormula
 from pairre.models.contract import Query
 from pairre.models.scoring import LocalRows, Model
 from pairre.support.errors import RuleError
+from pairre.support.memory import available_bytes
 
 MAX_ANSWERS = 1 << 10  # of a query: the others count as not concluded
 _MAX_ENTITIES = 1 << 24  # whose ids are exact in float32
-_MAX_CACHED = 1 << 29  # bytes of answers that are kept
+_MAX_CACHED = 1 << 31  # bytes of answers that are kept
+_SHARE_CACHED = 16  # one part in so many of the memory that there is
 _UNIT = 2.0**-30  # rows hold ids in this unit, so that they are small beside the features of other models
 
 Answers = tuple[np.ndarray, np.ndarray]  # to one query: entities [A] and their scores [A]
@@ -71,6 +73,7 @@ class AnswerCache:
     def __init__(self) -> None:
         self._held: dict[_Key, np.ndarray] = {}
         self._size, self._lock = 0, threading.Lock()
+        self._room = min(_MAX_CACHED, (available_bytes() or _MAX_CACHED) // _SHARE_CACHED)
 
     def __reduce__(self) -> tuple[type[AnswerCache], tuple[()]]:
         return AnswerCache, ()
@@ -86,7 +89,7 @@ class AnswerCache:
                 if key not in self._held:
                     self._held[key] = held
                     self._size += held.nbytes
-            while self._size > _MAX_CACHED:
+            while self._size > self._room:
                 self._size -= self._held.pop(next(iter(self._held))).nbytes
 
 

@@ -99,9 +99,9 @@ class EntityRuleBook:
         first, stop = _facts_of(slots, other, (goal + self.num_relations) % (2 * self.num_relations))
         having = [self._slots_of(one) for one in slots.other[first:stop][:MAX_FACTS].tolist() if one != entity]
         support = np.bincount(np.concatenate([np.empty(0, np.int64), *having]), minlength=slots.num)
-        for slot in self._slots_of(entity).tolist():
-            members = _having(slots, slot)
-            count, size = int(support[slot]), len(members)
+        own_slots = self._slots_of(entity)
+        for slot in own_slots[support[own_slots] >= SUPPORT].tolist():
+            size = len(_having(slots, slot))
             if slot < num:
                 group = int(slots.group[slot])
                 body = int(np.searchsorted(slots.entity_start, group, side="right")) - 1
@@ -110,7 +110,8 @@ class EntityRuleBook:
                 body, relation = -1, slot - num
             own = _facts_of(slots, entity, relation)
             only = relation == goal and (body == other or (own[1] - own[0] == 1 and slots.other[own[0]] == other))
-            if count >= SUPPORT and not only:
+            if not only:
+                count = int(support[slot])
                 yield FiringEntityRule(entity, relation, body, count, size, count / (size + PRIOR))
 
     def _slots_of(self, entity: int) -> np.ndarray:

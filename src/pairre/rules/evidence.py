@@ -55,7 +55,7 @@ class Scratch(NamedTuple):
     @classmethod
     def empty(cls, num_entities: int, num_slots: int) -> Scratch:
         """Return counters that are all zero."""
-        size = num_entities + max(_MEMO, num_entities)
+        size = max(_MEMO, num_entities)  # what one slot concludes always fits
         of_entities, of_slots = np.zeros((3, num_entities), np.int32), np.zeros((4, num_slots), np.int32)
         best, ranges = np.zeros((num_entities, 3), np.float32), np.full((2, num_slots), -1, np.int32)
         return cls(
@@ -140,7 +140,7 @@ def _conclude(slots, scratch, slot):
     seen, visited, num_touched, place = 0, 0, 0, 0
     while seen < num and visited < _MAX_VISITS:
         first, stop = facts_of(slots, members[place], scratch.relation[0])
-        stop = min(stop, first + MAX_FACTS)
+        stop = min(stop, first + MAX_FACTS)  # of more answers, those with the smallest ids count
         for i in range(first, stop):
             entity = slots.other[i]
             if scratch.votes[entity] == 0:
@@ -184,7 +184,8 @@ def _from_entity(slots, scratch, x):
     low, high = slots.entity_start[x], slots.entity_start[x + 1]
     cost = 0
     for group in range(low, high):
-        cost += _from_slot(slots, scratch, len(slots.group) + slots.relation[group])
+        if cost < _MAX_QUERY:
+            cost += _from_slot(slots, scratch, len(slots.group) + slots.relation[group])
     first, num = slots.group_start[low], slots.group_start[high] - slots.group_start[low]
     step, place = _stride(num), 0
     for _ in range(min(num, MAX_FACTS)):
@@ -196,7 +197,7 @@ def _from_entity(slots, scratch, x):
 
 @numba.njit(nogil=True)
 def _count_slots(slots, scratch, entity, num_slots):
-    """Count the slots of a known answer; return how many slots are listed then, and how many facts it has."""
+    """Count the slots of a known answer; return how many slots are listed then, and how many were looked at."""
     low, high = slots.entity_start[entity], slots.entity_start[entity + 1]
     first, num = slots.group_start[low], slots.group_start[high] - slots.group_start[low]
     for group in range(low, high):
@@ -205,8 +206,8 @@ def _count_slots(slots, scratch, entity, num_slots):
             scratch.slots[num_slots] = slot
             num_slots += 1
         scratch.shared[slot] += 1
-    step, place, looked_at = _stride(num), 0, min(num, MAX_FACTS)
-    for _ in range(looked_at):
+    step, place, num_facts = _stride(num), 0, min(num, MAX_FACTS)
+    for _ in range(num_facts):
         slot = slots.slot[first + place]
         place = (place + step) % num
         if slot >= 0:
@@ -214,7 +215,7 @@ def _count_slots(slots, scratch, entity, num_slots):
                 scratch.slots[num_slots] = slot
                 num_slots += 1
             scratch.shared[slot] += 1
-    return num_slots, looked_at
+    return num_slots, num_facts + high - low
 
 
 @numba.njit(nogil=True)
@@ -264,34 +265,56 @@ def _from_answers(slots, scratch, x, relation):
 
 
 @numba.njit(nogil=True)
-def _take_best(scratch, doubt, entity, score):
+def _smallest(values, num, place):
+    """Return the number at a place of the first `num` in ascending order; they change places."""
+    low, high = 0, num - 1
+    while low < high:
+        middle, i, j = values[(low + high) // 2], low, high
+        while i <= j:
+            while values[i] < middle:
+                i += 1
+            while values[j] > middle:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i, j = i + 1, j - 1
+        if j < place < i:
+            break
+        if place <= j:
+            high = j
+        else:
+            low = i
+    return values[place]
+
+
+@numba.njit(nogil=True)
+def _last_of_best(scratch, doubt, other, most):
+    """Return the doubt and the id of the last of the best answers, of which there are `most`."""
+    num, num_tied, num_better = scratch.num[0], 0, 0
+    other[:num] = doubt[:num]
+    last = _smallest(other, num, most - 1)
+    for i in range(num):
+        num_better += doubt[i] < last
+        if doubt[i] == last:
+            other[num_tied] = scratch.answers[i]
+            num_tied += 1
+    return last, _smallest(other, num_tied, most - num_better - 1)
+
+
+@numba.njit(nogil=True)
+def _take_best(scratch, doubt, other, entity, score):
     """Move the best answers into a row each of entities and scores; return how many there are. Ties go by id."""
-    num, most = scratch.num[0], len(entity)
+    num, at = scratch.num[0], 0
     for i in range(num):
         best = scratch.best[scratch.answers[i]]
         doubt[i] = (1 - np.float64(best[0])) * (1 - np.float64(best[1])) * (1 - np.float64(best[2]))
-    limit, room = 2.0, 0
-    if num > most:
-        limit = np.partition(doubt[:num], most - 1)[most - 1]
-        room = most
-        for i in range(num):
-            room -= doubt[i] < limit
-    tied = np.empty(num if room else 0, np.int32)
-    at, num_tied = 0, 0
+        best[:] = 0
+    last, last_id = _last_of_best(scratch, doubt, other, len(entity)) if num > len(entity) else (2.0, 0.0)
     for i in range(num):
-        if doubt[i] < limit:
+        if doubt[i] < last or (doubt[i] == last and scratch.answers[i] <= last_id):
             entity[at] = scratch.answers[i]
             score[at] = np.sqrt(-np.log(doubt[i]))
             at += 1
-        elif doubt[i] == limit and room:
-            tied[num_tied] = scratch.answers[i]
-            num_tied += 1
-        scratch.best[scratch.answers[i]] = 0
-    tied = np.sort(tied[:num_tied])
-    for i in range(min(room, num_tied)):
-        entity[at] = tied[i]
-        score[at] = np.sqrt(-np.log(limit))
-        at += 1
     scratch.num[0] = 0
     return at
 
@@ -299,11 +322,11 @@ def _take_best(scratch, doubt, entity, score):
 @compiled(nogil=True)
 def answer(slots, scratch, anchors, relations, entity, score, num, start, stop):
     """Write the best answers to the queries from `start` to `stop`; those of one relation should be together."""
-    doubt = np.empty(len(scratch.votes))
+    doubt, other = np.empty(len(scratch.votes)), np.empty(len(scratch.votes))
     for i in range(start, stop):
         if relations[i] != scratch.relation[0]:
             _forget(scratch)
             scratch.relation[0] = relations[i]
         _from_entity(slots, scratch, anchors[i])
         _from_answers(slots, scratch, anchors[i], relations[i])
-        num[i] = _take_best(scratch, doubt, entity[i], score[i])
+        num[i] = _take_best(scratch, doubt, other, entity[i], score[i])
