@@ -74,6 +74,20 @@ def visit(browser: Any, site: str, page_address: str) -> dict[str, Any]:
     return found
 
 
+def reasons(browser: Any, site: str) -> list[float]:
+    """Return the milliseconds of the reasons of one answer after the other, on a page that has been drawn before."""
+    page = browser.new_context().new_page()
+    page.goto(site + PAGES["entity with many facts"])
+    page.locator(".skeleton, .preparing").first.wait_for(state="detached")
+    page.wait_for_timeout(2000)
+    for button in page.locator(".why-button").all()[:10]:
+        button.evaluate("node => node.click()")
+        page.wait_for_timeout(500)
+    found = page.evaluate(MEASURED)["answers"]
+    page.context.close()
+    return [duration for url, duration in found if kind_of(url) == "why"]
+
+
 def spread(values: list[float]) -> dict[str, float]:
     """Return the median and the largest of some milliseconds, and their number."""
     return {"median": round(statistics.median(values), 1), "largest": round(max(values), 1), "count": len(values)}
@@ -93,6 +107,7 @@ def main() -> None:
     with served(arguments.run) as site, sync_playwright() as driver:
         sandbox = [] if os.geteuid() else ["--no-sandbox"]
         browser = driver.chromium.launch(executable_path=chromium, args=sandbox)
+        of_drawn_page = reasons(browser, site)
         for _ in range(rounds):
             for name, address in PAGES.items():
                 found = visit(browser, site, address)
@@ -108,12 +123,14 @@ def main() -> None:
         "rounds": rounds,
         "first_contentful_paint_ms": {name: spread(values) for name, values in paints.items()},
         "answers_ms": {name: spread(values) for name, values in sorted(answers.items())},
+        "reasons_on_a_drawn_page_ms": spread(of_drawn_page),
         "kilobytes": kilobytes,
     }
     for title in ("first_contentful_paint_ms", "answers_ms"):
         print(f"\n{title:28}{'median':>9}{'largest':>9}")
         for name, row in result[title].items():
             print(f"{name:28}{row['median']:9.0f}{row['largest']:9.0f}")
+    print(f"\nreasons on a drawn page: {result['reasons_on_a_drawn_page_ms']}")
     write("explorer", result, arguments)
 
 

@@ -17,6 +17,7 @@ from pairre.runs import Run
 from pairre.settings import from_values
 from pairre.support.errors import NameNotFoundError, PairREError
 from pairre.training import train
+from pairre.training.losses import SEPARABLE
 
 
 def random_graph(seed=0, num_entities=12, num_relations=4, num=90):
@@ -159,6 +160,20 @@ def test_gradients_of_facts_are_those_of_their_loss(name, loss):
     step = 1e-2 * torch.nn.functional.normalize(each[:1], dim=1)
     difference = value(row + step) - value(row - step)
     assert difference == pytest.approx(float(2 * (step * each[0]).sum()), rel=0.05, abs=1e-4)
+
+
+@pytest.mark.parametrize("loss", sorted(SEPARABLE))
+@pytest.mark.parametrize("name", ["pairre", "transr"])
+def test_gradients_of_a_separable_loss_are_those_of_the_whole(name, loss):
+    graph = random_graph(num=300)
+    run, facts = random_run(graph, name, loss), facts_of(graph, 3, torch.tensor([0, 0, 0]))
+    assert (facts[:, 0] == facts[:, 2]).any(), "a fact of the entity with itself"
+    rows = run.model.entity[3:5].clone()
+    weights = torch.rand(2, len(facts), generator=torch.Generator().manual_seed(0))
+    parts, whole = FactLoss(run, 3, facts), FactLoss(run, 3, facts)
+    assert parts.separable
+    whole.separable = False
+    assert torch.allclose(parts.mean_gradients(weights)(rows), whole.mean_gradients(weights)(rows), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["pairre", "conve", "distmult", "kg2e", "ote", "rgcn", "simple", "transd"])

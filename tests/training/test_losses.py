@@ -8,7 +8,7 @@ import torch
 
 from pairre.kernels.reference import scores
 from pairre.settings import LossRecipe, override
-from pairre.training.losses import LOSSES
+from pairre.training.losses import LOSSES, SEPARABLE
 from pairre.training.step import Trainer
 
 POSITIVE = torch.tensor([-1.0, -4.0, -7.5], dtype=torch.float64)
@@ -94,6 +94,17 @@ def test_a_row_of_known_negatives_is_finite_and_sends_them_no_gradient(name):
     assert positive.grad.isfinite().all()
     assert (negative.grad[known] == 0).all()
     assert negative.grad[~known].abs().sum() > 0
+
+
+@pytest.mark.parametrize("name", sorted(SEPARABLE))
+def test_a_separable_loss_is_that_of_positives_and_that_of_negatives(name):
+    zero, none = torch.zeros_like(POSITIVE), NEGATIVE[:, :0]
+
+    def value(positive, negative):
+        return LOSSES[name](positive, negative, KNOWN[:, : negative.shape[1]], WEIGHT, RECIPE).item()
+
+    apart = value(POSITIVE, none) + value(zero, NEGATIVE) - value(zero, none)
+    assert value(POSITIVE, NEGATIVE) == pytest.approx(apart)
 
 
 def test_k_vs_all_labels_every_entity():

@@ -8,7 +8,7 @@ V rows of the entity, B facts, K negatives, E entities, D features.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from pairre.kernels import backend
 from pairre.models.contract import Query
 from pairre.runs import Run
 from pairre.support.randomness import generator
-from pairre.training.losses import loss_function
+from pairre.training.losses import SEPARABLE, loss_function
 
 MOST_FACTS = 1000  # of an entity, for each of which a gradient is taken
 MOST_REFITS = 16  # of an entity: as many facts are left out in turn
@@ -128,43 +128,43 @@ class Answer:
         )
 
 
-class _Batch(NamedTuple):
-    """Queries of B facts that leave one side open, and what of them does not depend on the entity's row.
+class _Given(NamedTuple):
+    """Queries that give the entity, each with one of V rows of it, which all their scores follow.
 
-    Where the entity is given, the query and the scores of its negatives follow the row; else it is the true answer, and
-    only its own score does.
+    B facts have Q distinct queries: facts of one relation ask the same of a row.
     """
 
+    side: Side  # that the queries leave open
+    variant: Tensor  # [Q]
+    relation: Tensor  # [Q, ·] rows
+    known: Tensor  # [Q, K] negatives that make facts of train
+    query: Tensor  # [B] which of the queries a fact asks
+    true: Tensor  # [B, ·] stored rows of the true answers, prepared
+    loop: Tensor | None  # [B, 1] whether the entity is the true answer, too; None if it never is
+    weight: Tensor  # [B]
+
+
+class _True(NamedTuple):
+    """Queries of B facts that have the entity as the true answer: its own score alone follows the row, one of V."""
+
+    side: Side
+    variant: Tensor  # [B]
     relation: Tensor  # [B, ·] rows
     q: Tensor  # [B, ·] the query, of the stored rows
     w: Tensor | None
-    true: Tensor  # [B, ·] stored rows of the true answers, prepared
-    negative: Tensor  # [B, K] scores of the negatives
-    known: Tensor  # [B, K] negatives that make facts of train
-    loop: Tensor  # [B, 1] whether the entity is both given and the true answer
-
-    def select(self, rows: Tensor) -> _Batch:
-        """Return some of the queries, perhaps repeated."""
-        return _Batch(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class _Term:
-    """A part of the loss: queries that have the entity in one place, each with one of V rows of it."""
-
-    side: Side  # that the queries leave open
-    given: bool
-    batch: _Batch
-    variant: Tensor  # [B]
-    has_loops: bool
+    negative: Tensor  # [B, K] scores of the negatives, or [B, 0] if the loss is separable
+    known: Tensor  # of the same shape
+    weight: Tensor  # [B]
 
 
 class _Terms(NamedTuple):
-    """A loss in parts, and what the queries of all parts have: the loss itself is computed once, for all of them."""
+    """A loss in parts, and what is the same for all rows: the loss itself is computed once, for all parts."""
 
-    parts: list[_Term]
-    known: Tensor  # [ΣB, K]
+    given: list[_Given]
+    true: list[_True]
     weight: Tensor  # [ΣB]
+    known: Tensor  # [ΣB, K], or [ΣQ, K] if the loss is separable
+    query_weight: Tensor  # [ΣQ] of the facts that ask the same
 
 
 class FactLoss:
@@ -173,7 +173,7 @@ class FactLoss:
     def __init__(self, run: Run, entity: int, facts: Tensor) -> None:
         """Take the facts [B, 3] as ids, each with the entity as head or tail."""
         self.run, self.model, self.entity = run, run.model, entity
-        self.loss = loss_function(run.recipe.loss.name)
+        self.loss, self.separable = loss_function(run.recipe.loss.name), run.recipe.loss.name in SEPARABLE
         self.facts = facts.to(run.model.device, torch.int64)
         num = run.graph.num_entities
         random = generator(run.recipe.train.seed, "explain", entity)
@@ -203,18 +203,22 @@ class FactLoss:
 
     def terms(self, weights: Tensor, facts: Tensor) -> _Terms:
         """Return the loss of facts [B, 3], for V rows of the entity with weights [V, B] each."""
-        found, weight = [], []
+        given: list[_Given] = []
+        true: list[_True] = []
         for side in SIDES:
             is_given = facts[:, 2 - COLUMN[side]] == self.entity
-            for given, mine in ((True, is_given), (False, ~is_given)):
-                if bool(mine.any()):
-                    batch, weights_of = self._batch(side, facts[mine]), weights[:, mine]
-                    for pairs in torch.split(weights_of.nonzero(), self.at_once):
-                        variant, row = pairs.T
-                        part = batch.select(row)
-                        found.append(_Term(side, given, part, variant, given and bool(part.loop.any())))
-                        weight.append(weights_of[variant, row])
-        return _Terms(found, torch.cat([term.batch.known for term in found]), torch.cat(weight))
+            if bool(is_given.any()):
+                given += self._given_terms(side, facts[is_given], weights[:, is_given])
+            if not bool(is_given.all()):
+                true += self._true_terms(side, facts[~is_given], weights[:, ~is_given])
+        if self.separable:
+            known = [term.known for term in given]
+        else:
+            known = [*(term.known[term.query] for term in given), *(term.known for term in true)]
+        weight = torch.cat([*(term.weight for term in given), *(term.weight for term in true)])
+        # Sums of few numbers are exact in double precision, and do not depend on the order that a GPU adds them in.
+        of_queries = torch.cat([torch.bincount(term.query, term.weight.double()) for term in given]).to(weight.dtype)
+        return _Terms(given, true, weight, torch.cat(known), of_queries)
 
     def gradient(self, rows: Tensor, terms: _Terms) -> Tensor:
         """Return the gradient [V, D] for rows [V, D] of the sum of terms."""
@@ -223,39 +227,75 @@ class FactLoss:
             return torch.autograd.grad(self.value(leaf, terms), leaf)[0]
 
     def value(self, rows: Tensor, terms: _Terms) -> Tensor:
-        """Return the sum of terms for rows [V, D]."""
-        positive, negative = zip(*(self._scores(rows, term) for term in terms.parts), strict=True)
-        return self.loss(torch.cat(positive), torch.cat(negative), terms.known, terms.weight, self.run.recipe.loss)
+        """Return the sum of terms for rows [V, D], up to what does not depend on them if the loss is separable."""
+        recipe, given = self.run.recipe.loss, [self._score_given(rows, term) for term in terms.given]
+        positive = torch.cat([*(scores for scores, _ in given), *(self._score_true(rows, term) for term in terms.true)])
+        if self.separable:
+            none, negative = positive.new_zeros(len(positive), 0), torch.cat([scores for _, scores in given])
+            of_positives = self.loss(positive, none, none.bool(), terms.weight, recipe)
+            nothing = negative.new_zeros(len(negative))
+            return of_positives + self.loss(nothing, negative, terms.known, terms.query_weight, recipe)
+        repeated = [F.embedding(term.query, scores) for term, (_, scores) in zip(terms.given, given, strict=True)]
+        negative = torch.cat([*repeated, *(term.negative for term in terms.true)])
+        return self.loss(positive, negative, terms.known, terms.weight, recipe)
 
-    def _scores(self, rows: Tensor, term: _Term) -> tuple[Tensor, Tensor]:
-        """Return scores of the true answers [B] and of the negatives [B, K]."""
-        return self._given(rows, term) if term.given else (self._true(rows, term), term.batch.negative)
+    def _score_given(self, rows: Tensor, term: _Given) -> tuple[Tensor, Tensor]:
+        """Return scores of the true answers [B], and of the negatives of each distinct query [Q, K]."""
+        own, true = F.embedding(term.variant, rows), term.true
+        q, w = self.model.make_query(term.side, own, term.relation)
+        if term.loop is not None:
+            prepared = self._prepare(term.side, own, term.relation)
+            true = torch.where(term.loop, F.embedding(term.query, prepared), true)
+        query = F.embedding(term.query, q), None if w is None else F.embedding(term.query, w)
+        return self.model.pair_score(*query, true), self._negative_scores(term.side, (q, w), term.relation)
 
-    def _given(self, rows: Tensor, term: _Term) -> tuple[Tensor, Tensor]:
-        """Return scores of the true answers [B] and of the negatives [B, K] of queries that give the entity."""
-        own, side, relation, true = F.embedding(term.variant, rows), term.side, term.batch.relation, term.batch.true
-        query = self.model.make_query(side, own, relation)
-        if term.has_loops:
-            true = torch.where(term.batch.loop, self._prepare(side, own, relation), true)
-        return self.model.pair_score(*query, true), self._negative_scores(side, query, relation)
-
-    def _true(self, rows: Tensor, term: _Term) -> Tensor:
+    def _score_true(self, rows: Tensor, term: _True) -> Tensor:
         """Return scores [B] of the entity as the true answer."""
-        query = term.batch.q, term.batch.w
+        query = term.q, term.w
         if self.model.projects_entities:
             own = F.embedding(term.variant, rows)
-            return self.model.pair_score(*query, self._prepare(term.side, own, term.batch.relation))
+            return self.model.pair_score(*query, self._prepare(term.side, own, term.relation))
         return self.model.score_rows(*query, self._prepare(term.side, rows, None), term.variant[:, None])[:, 0]
 
-    def _batch(self, side: Side, facts: Tensor) -> _Batch:
-        """Return the queries of facts [B, 3] that leave a side open."""
-        model, column = self.model, COLUMN[side]
-        relation = model.relation_rows(facts[:, 1], side)
-        query = model.make_query(side, model.entity_rows(facts[:, 2 - column]), relation)
-        true = self._prepare(side, model.entity_rows(facts[:, column]), relation)
-        known = self.run.graph.known_train.side(side, facts.device).contains(facts, self.negatives)
-        loop = facts[:, column, None] == self.entity
-        return _Batch(relation, *query, true, self._negative_scores(side, query, relation), known, loop)
+    def _given_terms(self, side: Side, facts: Tensor, weights: Tensor) -> Iterator[_Given]:
+        """Yield the queries of facts [B, 3] that leave a side open and give the entity."""
+        model, open_facts = self.model, facts.clone()
+        open_facts[:, COLUMN[side]] = 0
+        asked, number = torch.unique(open_facts, dim=0, return_inverse=True)
+        relation, known = model.relation_rows(asked[:, 1], side), self._known(side, asked)
+        true = self._prepare(side, model.entity_rows(facts[:, COLUMN[side]]), relation[number])
+        loop = facts[:, COLUMN[side], None] == self.entity
+        for pairs in torch.split(weights.nonzero(), self.at_once):
+            variant, row = pairs.T
+            distinct, query = torch.unique(variant * len(asked) + number[row], return_inverse=True)
+            which = distinct % len(asked)
+            yield _Given(
+                side,
+                distinct // len(asked),
+                relation[which],
+                known[which],
+                query,
+                true[row],
+                loop[row] if bool(loop[row].any()) else None,
+                weights[variant, row],
+            )
+
+    def _true_terms(self, side: Side, facts: Tensor, weights: Tensor) -> Iterator[_True]:
+        """Yield the queries of facts [B, 3] that leave a side open and have the entity as the true answer."""
+        relation = self.model.relation_rows(facts[:, 1], side)
+        q, w = self.model.make_query(side, self.model.entity_rows(facts[:, 2 - COLUMN[side]]), relation)
+        if self.separable:
+            negative = known = q.new_zeros(len(q), 0)
+        else:
+            negative, known = self._negative_scores(side, (q, w), relation), self._known(side, facts)
+        for pairs in torch.split(weights.nonzero(), self.at_once):
+            variant, row = pairs.T
+            query = q[row], None if w is None else w[row]
+            yield _True(side, variant, relation[row], *query, negative[row], known[row], weights[variant, row])
+
+    def _known(self, side: Side, facts: Tensor) -> Tensor:
+        """Return which negatives [B, K] on a side make facts of train."""
+        return self.run.graph.known_train.side(side, facts.device).contains(facts, self.negatives)
 
     def _negative_scores(self, side: Side, query: Query, relation: Tensor) -> Tensor:
         """Return the scores [B, K] of the negatives."""

@@ -68,7 +68,7 @@ function reasons({ triple, rules, necessary, similar_facts: similar }) {
     ),
     group(
       "Facts that it depends on",
-      "The vector of one end is fitted again, with all of its facts and without this one: the rank and the probability that the answer then has.",
+      "The vector of one end is fitted again, with all of its facts and without this one: the rank and the probability that the answer then has. First those without which it falls most among the candidates.",
       dependences(necessary, triple),
     ),
     group(

@@ -196,7 +196,9 @@ function show(base) {
     make("section", { ariaLabel: "Why" }, tag("h2", "Why the model says so"), panel),
   );
   if (focused) choices.find((node) => node.dataset.verdict === focused).focus();
-  if (following) whyOf(following).catch(() => null); // so that it is there when it is needed
+  // Fetched after these reasons, so that it is there when it is needed and they do not wait for it.
+  const ahead = () => following && whyOf(following);
+  whyOf(answer).then(ahead, ahead).catch(() => null);
 }
 function scope(base) {
   const { state, run } = base;
