@@ -17,7 +17,6 @@ from pairre.graph import Graph, KnownTriples, Side
 from pairre.graph.index import COLUMN
 from pairre.kernels import RankingBatch, backend
 from pairre.models import Model
-from pairre.models.scoring import Chunks
 from pairre.support.errors import GraphError
 
 log = logging.getLogger("pairre")
@@ -90,7 +89,12 @@ def rank(
     with torch.no_grad():
         for part, query, chunks in model.candidate_groups(triples, side, size, candidates):
             metric, (place, low, high) = model.metric or model.pair_score, of_queries[:, part]
-            true_rows, here = _true_rows(chunks, place, num_all)
+            true_rows = here = None
+            for first_id, rows in chunks():
+                at = place - first_id
+                inside, own = (at >= 0) & (at < len(rows)), rows[at.clamp(0, len(rows) - 1)]
+                true_rows = own if true_rows is None else torch.where(inside[:, None], own, true_rows)
+                here = inside if here is None else here | inside
             true_score = torch.zeros(len(place), dtype=model.dtype, device=device)
             if true_rows is not None:
                 true_score = kernels.true_scores(metric, *query, true_rows).to(model.dtype)
@@ -112,20 +116,6 @@ def rank(
     is_known = index.contains(triples, true_id[:, None])[:, 0]
     num_candidates = num_all - (end - begin) + is_known.long()
     return _ranks(higher, equal, num_candidates, true_score.isnan())
-
-
-def _true_rows(chunks: Callable[[], Chunks], place: Tensor, num_all: int) -> tuple[Tensor | None, Tensor | None]:
-    """Return the prepared rows at places [B], None if no row is held here, and which of them are, None for all."""
-    rows = here = None
-    for first_id, chunk in chunks():
-        at = place - first_id
-        found = chunk[at.clamp(0, len(chunk) - 1)]
-        if len(chunk) == num_all:
-            return found, None
-        inside = (at >= 0) & (at < len(chunk))
-        rows = found if rows is None else torch.where(inside[:, None], found, rows)
-        here = inside if here is None else here | inside
-    return rows, here
 
 
 def _places(candidates: Tensor, begin: Tensor, end: Tensor, members: Tensor) -> tuple[Tensor, Tensor, Tensor]:
