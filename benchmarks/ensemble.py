@@ -31,11 +31,20 @@ PRODUCTS = {
     "loss.relation_weight": 0.125,
     "loss.margin": 0,
 }
-# By graph and model: a recipe, and what differs from it.
+STUDENT = {
+    "model.dim": 200,
+    "loss.name": "cross-entropy",
+    "loss.temperature": 2,
+    "loss.subsampling": False,
+    "distill.weight": 4,
+    "train.lr": 5e-3,
+}
+# By graph and member: a recipe, and what differs from it. One that is `taught` learns from an ensemble of those before.
 MEMBERS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
     "umls": {
         "pairre": ("umls", {"train.steps": 600}),
         "complex": ("small/complex", {**PRODUCTS, "train.lr": 0.1, "train.steps": 600}),
+        "pairre, taught": ("umls", {**STUDENT, "sampling.negatives": 0, "train.steps": 600}),
     },
     "codex-s": {
         "pairre": (
@@ -54,19 +63,12 @@ MEMBERS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
                 "train.validate_every": 330,
             },
         ),
+        "pairre, taught": (
+            "codex-s",
+            {**STUDENT, "sampling.negatives": 256, "train.steps": 2400, "train.validate_every": 400},
+        ),
     },
 }
-STUDENT = {
-    "model.dim": 200,
-    "train.steps": 1000,
-    "train.lr": 5e-3,
-    "train.validate_every": 200,
-    "sampling.negatives": 0,
-    "loss.name": "cross-entropy",
-    "loss.temperature": 2,
-    "loss.subsampling": False,
-}
-TEACHING_WEIGHTS = (1,)
 SEEDS = range(3)
 METRICS = ("mrr", "hits_at_1", "hits_at_10")
 
@@ -92,40 +94,31 @@ def _metrics(run: pairre.Run, split: Split) -> dict[str, float]:
 
 def of_one_seed(graph: Graph, seed: int, folder: Path, rules: list[Rule]) -> dict[str, Any]:
     """Return the figures of the members of a seed, and of what they are together."""
-    members = {
-        model: trained(graph, recipe, {**settings, "train.seed": seed}, folder / f"{model}-{seed}")
-        for model, (recipe, settings) in MEMBERS[graph.name].items()
-    }
+    members: dict[str, pairre.Run] = {}
+    for model, (recipe, settings) in MEMBERS[graph.name].items():
+        teacher = {"teacher": pairre.ensemble(members.values())} if model.endswith("taught") else {}
+        settings = {**settings, "train.seed": seed}
+        members[model] = trained(graph, recipe, settings, folder / f"{model}-{seed}", **teacher)
     found = {model: measured(run) for model, run in members.items()}
-    for name, given in (("both", None), ("both and rules", rules)):
+    alone, everyone = [members["pairre"], members["complex"]], list(members.values())
+    ways: dict[str, tuple[list[pairre.Run], dict[str, Any]]] = {
+        "both": (alone, {}),
+        "both and rules": (alone, {"rules": rules}),
+        "both and rules of both kinds": (alone, {"rules": rules, "entity_rules": True}),
+        "all three and rules of both kinds": (everyone, {"rules": rules, "entity_rules": True}),
+    }
+    for name, (runs, options) in ways.items():
         started = time.perf_counter()
-        run = pairre.ensemble(list(members.values()), rules=given)
+        run = pairre.ensemble(runs, **options)
         seconds = time.perf_counter() - started
         found[name] = {**measured(run), "seconds": round(seconds, 1), "chosen": run.origin}
     return found
 
 
-def students(graph: Graph, folder: Path) -> dict[str, Any]:
-    """Return validation figures of a PairRE that has no teacher, and of some that learn from the ensemble of seed 0."""
-    members = [pairre.load_run(folder / f"{model}-0", "cpu") for model in MEMBERS[graph.name]]
-    teacher = pairre.ensemble(members)
-    found: dict[str, Any] = {"settings": STUDENT, "teacher": _valid(teacher)}
-    found["no teacher"] = _valid(trained(graph, graph.name, STUDENT, folder / "student-0"))
-    for weight in TEACHING_WEIGHTS:
-        settings = {**STUDENT, "distill.weight": weight}
-        run = trained(graph, graph.name, settings, folder / f"student-{weight}", teacher=teacher)
-        found[f"weight {weight}"] = _valid(run)
-    return found
-
-
-def _valid(run: pairre.Run) -> float:
-    return _metrics(run, "valid")["mrr"]
-
-
-def merged(graph: Graph, folder: Path) -> dict[str, Any]:
+def merged(folder: Path) -> dict[str, Any]:
     """Return the figures of the seeds of PairRE in one, and of all members of all seeds together."""
     runs = {
-        model: [pairre.load_run(folder / f"{model}-{seed}", "cpu") for seed in SEEDS] for model in MEMBERS[graph.name]
+        model: [pairre.load_run(folder / f"{model}-{seed}", "cpu") for seed in SEEDS] for model in ("pairre", "complex")
     }
     every = [run for several in runs.values() for run in several]
     return {
@@ -163,9 +156,7 @@ def main() -> None:
             seeds = [of_one_seed(graph, seed, folder, rules) for seed in (SEEDS[:1] if arguments.quick else SEEDS)]
             results[name] = {"num_rules": len(rules), "members": MEMBERS[name], "seeds": seeds, "mean": summary(seeds)}
             if not arguments.quick:
-                results[name]["together"] = merged(graph, folder)
-            if name == "codex-s":
-                results[name]["students"] = students(graph, folder)
+                results[name]["together"] = merged(folder)
             for key, values in results[name]["mean"].items():
                 print(
                     f"{name:8} {key:16} valid {values['valid']['mrr']:.4f}  test {values['test']['mrr']:.4f}",
