@@ -49,7 +49,7 @@ def command(
 
     RunFolder.check_free(folder)
     opened = [open_run(run, device, verify) for run in runs]
-    with progress_bar("choosing weights on the validation split", 1) as advance:
+    with progress_bar("choosing weights", 1) as advance:
         made = ensemble(opened, rules=rules, combine=combine, entity_rules=entity_rules, progress=advance)
     with progress_bar("fitting probabilities", 2 * len(made.graph.valid) * made.graph.num_entities) as advance:
         calibration_of(made, advance)  # stored with the run
