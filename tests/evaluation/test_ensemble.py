@@ -116,6 +116,15 @@ def test_ensembles_are_taken_apart(made, members):
     assert [m.rules for m in [pairre.ensemble([made, members[0]]).model.rules]] == [RULES]
     with pytest.raises(RunError, match="its members have different rules"):
         pairre.ensemble([made, pairre.ensemble(members[:2], rules=RULES[:1])])
+    with pytest.raises(RunError, match="its members have different rules"):
+        pairre.ensemble([made, pairre.ensemble(members[:2], rules=RULES, combine="noisy-or")])
+
+
+def test_progress_is_a_share_of_the_work(members):
+    shares = []
+    pairre.ensemble(members[:2], entity_rules=True, progress=shares.append)
+    assert len(shares) >= 6
+    assert sum(shares) == pytest.approx(1)
 
 
 def test_of_many_triples_some_are_taken(members, monkeypatch):
@@ -149,6 +158,8 @@ def test_what_cannot_be_an_ensemble_is_refused(members, tmp_path):
         pairre.ensemble(blind)
     with pytest.raises(RuleError, match="combine 'min'"):
         pairre.ensemble([one], rules=RULES, combine="min")
+    with pytest.raises(RunError, match="combine='noisy-or' is about given rules"):
+        pairre.ensemble([one], combine="noisy-or", entity_rules=True)
     with pytest.raises(RuleError):
         pairre.ensemble([one], rules=tmp_path / "none.tsv")
     lost = pickle.loads(pickle.dumps(one))

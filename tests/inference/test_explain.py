@@ -11,8 +11,9 @@ from pairre.graph import Graph, Vocabulary
 from pairre.inference import explain
 from pairre.inference.firing import Fact, firing_rules
 from pairre.inference.necessary import Answer, FactLoss, dependence, facts_of
-from pairre.models import model_class
-from pairre.rules import KINDS, Rule, measure_pair, mine
+from pairre.models import EntityRules, model_class
+from pairre.rules import KINDS, Rule, entity_rules, measure_pair, mine
+from pairre.rules.entity_rules import EntityRuleBook
 from pairre.runs import Run
 from pairre.settings import from_values
 from pairre.support.errors import NameNotFoundError, PairREError
@@ -247,11 +248,14 @@ def test_rules_can_be_given(trained, tmp_path):
     assert fired.ways == [(Fact("city0", "on", "river0"), Fact("river0", "in", "land0"))]
 
 
-def test_rules_that_name_entities_are_told_with_the_facts_that_they_rest_on():
+def people():
     names, relations = [*(f"p{i}" for i in range(9)), "Paris", "France"], ["born in", "citizen of"]
     facts = torch.tensor([[i, 0, 9] for i in range(9)] + [[i, 1, 10] for i in range(8)], dtype=torch.int32)
-    graph = Graph("people", Vocabulary(names, "entity"), Vocabulary(relations, "relation"), facts, facts[:0], facts[:0])
-    run = random_run(graph)
+    return Graph("people", Vocabulary(names, "entity"), Vocabulary(relations, "relation"), facts, facts[:0], facts[:0])
+
+
+def test_rules_that_name_entities_are_told_with_the_facts_that_they_rest_on():
+    run = random_run(people())
     rules = {rule.rule: rule for rule in explain(run, "p8", "citizen of", "France").rules}
     fired = rules["born in(x, Paris) ⇒ citizen of(x, France)"]
     assert (fired.kind, fired.support, fired.num_ways) == ("entity", 8, 1)
@@ -261,6 +265,15 @@ def test_rules_that_name_entities_are_told_with_the_facts_that_they_rest_on():
     assert all(Fact("p7", "citizen of", "France") not in way for rule in other for way in rule.ways)
     anyone = rules["born in(x, y) ⇒ citizen of(x, France)"]
     assert anyone.ways == [(Fact("p8", "born in", "Paris"),)]
+
+
+def test_on_a_large_graph_rules_that_name_entities_are_told_if_the_run_has_them(monkeypatch):
+    monkeypatch.setattr(entity_rules, "_MAX_QUICK", 16)
+    run = random_run(people())
+    assert "entity" not in {rule.kind for rule in explain(run, "p8", "citizen of", "France").rules}
+    member = EntityRules(run.graph)
+    assert "entity" in {rule.kind for rule in explain(run, "p8", "citizen of", "France").rules}
+    assert member.book is EntityRuleBook.of(run.graph)
 
 
 def test_what_makes_no_sense_is_refused(trained):

@@ -110,7 +110,7 @@ def test_a_folder_knows_its_teacher(graph, teacher, tmp_path):
     longer = pairre.train(overrides={"train.steps": 60}, resume=True, **options)
     assert longer.history[-1]["step"] == 60
     (tmp_path / "teacher").rename(tmp_path / "gone")
-    with pytest.raises(RunError, match="no such run folder"):
+    with pytest.raises(RunError, match=r"distill\.teacher: .*no such run folder"):
         pairre.train(overrides={"train.steps": 80}, resume=True, **options)
     pairre.train(graph, RECIPE, progress=False, device="cpu").save(tmp_path / "teacher")
     with pytest.raises(RunError, match="another teacher, or its teacher has other weights"):
@@ -141,5 +141,5 @@ def test_an_ensemble_with_rules_can_teach_on_the_command_line(graph, teacher, tm
 def test_what_cannot_teach_is_refused(graph, teacher, tmp_path):
     with pytest.raises(RunError, match="from another graph than ring, so it cannot be its teacher"):
         pairre.train(planted_graph(seed=1), RECIPE, teacher=teacher, progress=False)
-    with pytest.raises(RunError, match="no such run folder"):
+    with pytest.raises(RunError, match=r"distill\.teacher: .*no such run folder"):
         pairre.train(graph, RECIPE, overrides={"distill.teacher": str(tmp_path / "none")}, progress=False)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from pairre.cli import tables
-from pairre.cli.console import echo, err, open_run, out
+from pairre.cli.console import echo, open_run, out, progress_bar
 from pairre.cli.options import Device, Verify
 from pairre.support.text import shell_word
 
@@ -26,7 +26,7 @@ def command(
     ] = "max",
     entity_rules: Annotated[
         bool,
-        typer.Option("--entity-rules", help="Rules that name entities as one more member; train shows them by itself."),
+        typer.Option("--entity-rules", help="Rules that name entities as one more member; they are found in train."),
     ] = False,
     device: Device = "auto",
     verify: Verify = True,
@@ -49,9 +49,10 @@ def command(
 
     RunFolder.check_free(folder)
     opened = [open_run(run, device, verify) for run in runs]
-    with err.status("choosing weights on the validation split"):
-        made = ensemble(opened, rules=rules, combine=combine, entity_rules=entity_rules)
-    calibration_of(made)  # its scores have probabilities of their own, which are stored with it
+    with progress_bar("choosing weights", 1) as advance:
+        made = ensemble(opened, rules=rules, combine=combine, entity_rules=entity_rules, progress=advance)
+    with progress_bar("fitting probabilities", 2 * len(made.graph.valid) * made.graph.num_entities) as advance:
+        calibration_of(made, advance)  # stored with the run
     made.save(folder)
     out.print(tables.ensemble_table(made.graph.name, made.origin))
     echo(f"The run is in {folder}. Next:")

@@ -35,14 +35,15 @@ MAX_UNASKED = 5_000_000  # triples of train in a graph whose runs are calibrated
 _SCORED_AT_ONCE = 1 << 12  # given triples
 
 
-def calibration_of(run: Run) -> Calibration | None:
+def calibration_of(run: Run, progress: ProgressCallback | None = None) -> Calibration | None:
     """Return the calibration of a run: as stored, else fitted now and kept in memory; None without a validation split.
 
     It is also None where no query of the validation split has a candidate, and for a graph with so many triples
-    that only `calibrate` fits them, because finding out which answers make sense takes long.
+    that only `calibrate` fits them, because finding out which answers make sense takes long. `progress` is called with
+    the number of scores since its last call.
     """
     if run.calibration is None and len(run.graph.valid) and not is_huge(run.graph):
-        run.calibration = _fit(run, None, None)
+        run.calibration = _fit(run, None, None, progress)
     return run.calibration
 
 

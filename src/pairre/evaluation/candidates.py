@@ -85,12 +85,13 @@ def _best(
     models: Sequence[Model], graph: Graph, triples: Tensor, side: Side, progress: ProgressCallback | None
 ) -> Tensor:
     """Return the ids [N, ·] of each model's best candidates, −1 where there are fewer."""
-    found = []
-    for model in models:
-        found.append(best_entities(model, triples, side, _NUM_BEST, known=graph.known).ids)
+
+    def advance(num_queries: int) -> None:
         if progress is not None:
-            progress(len(triples) * graph.num_entities)
-    return torch.cat(found, 1)
+            progress(num_queries * graph.num_entities)
+
+    found = [best_entities(model, triples, side, _NUM_BEST, known=graph.known, progress=advance) for model in models]
+    return torch.cat([best.ids for best in found], 1)
 
 
 def _candidates(graph: Graph, triples: Tensor, side: Side, best: Tensor) -> tuple[Tensor, Tensor]:

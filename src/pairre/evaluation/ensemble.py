@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from pairre.evaluation.candidates import CandidateScores, candidate_scores
 from pairre.evaluation.mixing import Fit, fit
-from pairre.evaluation.ranking import ProgressCallback
 from pairre.models import Ensemble, EntityRules, Model, RuleModel, RuleScores
 from pairre.rules import Rule, read_rules
 from pairre.rules.apply import Combine
@@ -31,7 +30,7 @@ def ensemble(
     combine: Combine = "max",
     entity_rules: bool = False,
     device: str = "auto",
-    progress: ProgressCallback | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Run:
     """Return a run whose scores are a weighted sum of those of other runs, of any models on one graph.
 
@@ -39,11 +38,13 @@ def ensemble(
     `evaluation/mixing.py` says how they are chosen there. With `rules`, a file or a list, the confidence of what rules
     conclude from train has a weight, too; with `entity_rules`, what rules that name entities say, which are found in
     train for each query. Members that are ensembles are taken apart. If all members are runs of PairRE, the result is
-    one. `progress` is called with the number of scores since its last call.
+    one. `progress` is called with the fraction of the work done since its last call.
 
     >>> ensemble(["runs/pairre", "runs/complex"]).save("runs/both")
     """
     opened = [run if isinstance(run, Run) else load_run(run, device) for run in runs]
+    if rules is None and combine != "max":
+        raise RunError(f"ensemble: combine={combine!r} is about given rules; give some, too (--rules FILE)")
     given = read_rules(rules) if isinstance(rules, str | Path) else None if rules is None else list(rules)
     return fit_ensemble(opened, given, combine, progress, entity_rules=entity_rules).run()
 
@@ -86,7 +87,7 @@ def fit_ensemble(
     runs: Sequence[Run],
     rules: Sequence[Rule] | None = None,
     combine: Combine = "max",
-    progress: ProgressCallback | None = None,
+    progress: Callable[[float], None] | None = None,
     *,
     entity_rules: bool = False,
 ) -> FittedEnsemble:
@@ -97,7 +98,13 @@ def fit_ensemble(
         raise GraphError(f"{graph.name}: no validation split, on which the weights of an ensemble are chosen")
     chosen = _sample(len(graph.valid))
     fixed = {side: ids[chosen] for side, ids in graph.fixed_candidates("valid").items()}
-    found = candidate_scores(models, graph, graph.valid[chosen], fixed, progress)
+    num_scores = 2 * len(chosen) * graph.num_entities * len(models)
+
+    def advance(number: int) -> None:
+        if progress is not None:
+            progress(number / num_scores)
+
+    found = candidate_scores(models, graph, graph.valid[chosen], fixed, advance)
     members.check(found)
     fitted = fit(found, graph.num_relations)
     return FittedEnsemble(members, fitted, {**_origin(members, found, fitted), **came_later(runs)})
@@ -124,7 +131,7 @@ class _Parts:
     ) -> _Parts:
         """Return the members of runs; ensembles are taken apart."""
         if not runs or (len(runs) == 1 and rules is None and not entity_rules):
-            raise RunError("ensemble: give at least two runs, or one and rules")
+            raise RunError("ensemble: give at least two runs, or one and rules (--rules FILE or --entity-rules)")
         first = runs[0]
         single: list[Run] = []
         found: list[RuleModel] = []
@@ -141,7 +148,7 @@ class _Parts:
         for one in single:
             one.model.to(device)
         given = [one for one in found if isinstance(one, RuleScores)]
-        if rules is None and len({tuple(one.rules) for one in given}) > 1:
+        if rules is None and len({(one.combine, *one.rules) for one in given}) > 1:
             raise RunError("ensemble: its members have different rules; say which count, with rules (--rules FILE)")
         kept: list[RuleModel] = [RuleScores(first.graph, rules, combine)] if rules is not None else [*given[:1]]
         if entity_rules or any(isinstance(one, EntityRules) for one in found):

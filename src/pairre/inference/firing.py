@@ -56,7 +56,12 @@ def firing_rules(graph: Graph, head: int, relation: int, tail: int, rules: Itera
 
 
 def firing_entity_rules(graph: Graph, head: int, relation: int, tail: int) -> list[FiringRule]:
-    """Return the surest rules that name entities and conclude a triple from other facts of train."""
+    """Return the surest rules that name entities and conclude a triple from other facts of train.
+
+    There are none on a large graph, unless the run has such rules: the slots of all its facts would take too long.
+    """
+    if not EntityRuleBook.is_quick(graph):
+        return []
     found = EntityRuleBook.of(graph).firing(head, relation, tail)
     sure = [rule for rule in found if rule.confidence >= LEAST_CONFIDENCE][:MOST_ENTITY_RULES]
     return [_named(graph, rule, (head, relation, tail)) for rule in sure]

@@ -24,6 +24,7 @@ from torch import Tensor
 from pairre.graph import Side
 from pairre.graph.index import COLUMN
 from pairre.models.contract import Query
+from pairre.models.entity_rules import EntityRules
 from pairre.models.mixture import Mixture, Part
 from pairre.models.rule_model import RuleModel
 from pairre.models.rule_scores import RuleScores
@@ -185,6 +186,11 @@ class Ensemble(Model):
     def rules(self) -> RuleScores | None:
         """The member that is given rules, if there is one."""
         return next((member for member in self.rule_members() if isinstance(member, RuleScores)), None)
+
+    @property
+    def has_entity_rules(self) -> bool:
+        """Whether rules that name entities are a member."""
+        return any(isinstance(member, EntityRules) for member in self.rule_members())
 
 
 Ensemble.name = "ensemble"  # not in the class body, because an ensemble is made of runs, not trained

@@ -31,6 +31,9 @@ class Part:
     candidate: int
 
 
+_Member = tuple[Metric | PairScore, Tensor, Tensor | None, Tensor]  # its metric, query, scale and candidate rows
+
+
 class Mixture(BlockFormula):
     """Σ_m a_m score_m, with the weights a_m of the query."""
 
@@ -52,13 +55,8 @@ class Mixture(BlockFormula):
 
     def __call__(self, q: Tensor, w: Tensor | None, c: Tensor) -> Tensor:  # noqa: ARG002
         """Return the scores of pairs [..., ·] whose leading dimensions broadcast."""
-        weights, queries = self._unpack(q)
-        candidates = torch.split(c, self._candidate_widths, dim=-1)
-        scores = [
-            pair_score(part.metric, *query, rows)
-            for part, query, rows in zip(self.parts, queries, candidates, strict=True)
-        ]
-        return _weighted(weights, scores)
+        weights, members = self._unpack(q, c)
+        return _weighted(weights, [pair_score(*member) for member in members])
 
     def score_candidates(
         self,
@@ -68,38 +66,29 @@ class Mixture(BlockFormula):
         ids: Tensor | None = None,
     ) -> Tensor:
         """Return scores [B, N] of all pairs, or [B, K] of query b and rows ids[b]."""
-        weights, queries = self._unpack(query)
-        kernels = backend(query.device.type)
-        candidates = (part.contiguous() for part in torch.split(rows, self._candidate_widths, dim=-1))
-        scores = [
-            kernels.score_candidates(part.metric, *one, own, ids)
-            for part, one, own in zip(self.parts, queries, candidates, strict=True)
-        ]
-        return _weighted(weights[:, None], scores)
+        weights, members = self._unpack(query, rows)
+        score = backend(query.device.type).score_candidates
+        return _weighted(weights[:, None], [score(metric, q, w, c.contiguous(), ids) for metric, q, w, c in members])
 
     def true_scores(self, query: Tensor, scale: Tensor | None, rows: Tensor) -> Tensor:  # noqa: ARG002
         """Return scores [B] of query b against row b, in the bits of `score_candidates`."""
-        weights, queries = self._unpack(query)
-        kernels = backend(query.device.type)
-        candidates = (part.contiguous() for part in torch.split(rows, self._candidate_widths, dim=-1))
-        scores = [
-            kernels.true_scores(part.metric, *one, own)
-            for part, one, own in zip(self.parts, queries, candidates, strict=True)
-        ]
-        return _weighted(weights, scores)
+        weights, members = self._unpack(query, rows)
+        score = backend(query.device.type).true_scores
+        return _weighted(weights, [score(metric, q, w, c.contiguous()) for metric, q, w, c in members])
 
-    def _unpack(self, packed: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor | None]]]:
-        """Return the weights [..., M] and the members' queries of a packed query."""
+    def _unpack(self, packed: Tensor, rows: Tensor) -> tuple[Tensor, list[_Member]]:
+        """Return the weights [..., M] of a packed query, and what each member scores."""
         start = len(self.parts)
-        weights, queries = packed[..., :start], []
+        weights, members = packed[..., :start], []
         left = packed.shape[-1] - start - sum((part.query or 0) + part.scale for part in self.parts)
         share = left // max(1, sum(part.query is None for part in self.parts))
-        for part in self.parts:
+        for part, candidates in zip(self.parts, torch.split(rows, self._candidate_widths, dim=-1), strict=True):
             middle = start + (share if part.query is None else part.query)
             stop = middle + part.scale
-            queries.append((packed[..., start:middle], packed[..., middle:stop] if part.scale else None))
+            scale = packed[..., middle:stop] if part.scale else None
+            members.append((part.metric, packed[..., start:middle], scale, candidates))
             start = stop
-        return weights, queries
+        return weights, members
 
 
 def _weighted(weights: Tensor, scores: list[Tensor]) -> Tensor:

@@ -28,6 +28,7 @@ from pairre.rules.evidence import MAX_FACTS, PRIOR, SUPPORT, Scratch
 from pairre.rules.slots import Slots
 from pairre.support.threads import parallel_for
 
+_MAX_QUICK = 5_000_000  # triples of train, whose slots take seconds and some hundreds of megabytes
 _having: Callable[[Slots, int], np.ndarray] = evidence.having.py_func
 _facts_of: Callable[[Slots, int, int], tuple[int, int]] = evidence.facts_of.py_func
 
@@ -54,6 +55,11 @@ class EntityRuleBook:
         if graph not in cls._of_graph:
             cls._of_graph[graph] = cls(graph)
         return cls._of_graph[graph]
+
+    @classmethod
+    def is_quick(cls, graph: Graph) -> bool:
+        """Return whether the book of a graph is made already, or soon."""
+        return graph in cls._of_graph or len(graph.train) <= _MAX_QUICK
 
     def __init__(self, graph: Graph) -> None:
         self.num_entities, self.num_relations = graph.num_entities, graph.num_relations

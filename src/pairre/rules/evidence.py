@@ -6,7 +6,7 @@ does not depend on it.
 No query looks at more than a bounded number of facts: of those with a large slot, and of the slots of an entity with
 many facts, evenly spread ones are looked at, always the same.
 
-E entities, S slots, B queries, K answers of each.
+N entities, S slots, B queries, K answers of each.
 """
 
 # numba infers the types of kernels.
@@ -22,14 +22,14 @@ import numpy as np
 from pairre.support.compiled import compiled
 
 PRIOR = 5  # entities for which each rule is wrong, that are counted beside those of its body
-SUPPORT = 2
-_LEAST = 0.005  # confidence of a rule that counts
+SUPPORT = 2  # entities that each rule must be right for
+_LEAST = 0.005  # confidence that a rule must have to count
 MAX_FACTS = 1 << 10  # of an entity, whose slots are looked at
 _MAX_VISITS = 1 << 13  # facts that are looked at for the conclusions of one slot
 _MAX_QUERY = 1 << 20  # facts that are looked at for the slots of a query's entity
 _MAX_SHARED = 1 << 17  # facts of known answers that are looked at for the slots that they share
 _MAX_SHARING = 1 << 21  # entities that have the slots that they share, of all slots
-_LEVELS = 8  # of confidence
+_LEVELS = 8  # of confidence, each from one bound to twice as much
 _MEMO = 1 << 20  # conclusions of slots that a thread keeps for the next query of the relation
 _GOLDEN = 0.6180339887498949
 
@@ -37,10 +37,10 @@ _GOLDEN = 0.6180339887498949
 class Scratch(NamedTuple):
     """What one thread writes to. Between two queries all counters and confidences are zero."""
 
-    votes: np.ndarray  # [E] of those that have a slot
-    touched: np.ndarray  # [E] list of those that have some
-    best: np.ndarray  # [E, 3] the largest confidences
-    answers: np.ndarray  # [E] list of those that have one
+    votes: np.ndarray  # [N] of those that have a slot
+    touched: np.ndarray  # [N] list of those that have some
+    best: np.ndarray  # [N, 3] the largest confidences
+    answers: np.ndarray  # [N] list of those that have one
     shared: np.ndarray  # [S] known answers that have a slot
     slots: np.ndarray  # [S] list of those that are counted
     first: np.ndarray  # [S] where the conclusions of a slot begin, −1 if they are not there
@@ -196,25 +196,28 @@ def _from_entity(slots, scratch, x):
 
 
 @numba.njit(nogil=True)
+def _count(scratch, slot, num_slots):
+    """Count a slot of a known answer; return how many slots are listed then."""
+    if scratch.shared[slot] == 0:
+        scratch.slots[num_slots] = slot
+        num_slots += 1
+    scratch.shared[slot] += 1
+    return num_slots
+
+
+@numba.njit(nogil=True)
 def _count_slots(slots, scratch, entity, num_slots):
-    """Count the slots of a known answer; return how many slots are listed then, and how many were looked at."""
+    """Count all slots of a known answer; return how many slots are listed then, and how many were looked at."""
     low, high = slots.entity_start[entity], slots.entity_start[entity + 1]
     first, num = slots.group_start[low], slots.group_start[high] - slots.group_start[low]
     for group in range(low, high):
-        slot = len(slots.group) + slots.relation[group]
-        if scratch.shared[slot] == 0:
-            scratch.slots[num_slots] = slot
-            num_slots += 1
-        scratch.shared[slot] += 1
+        num_slots = _count(scratch, len(slots.group) + slots.relation[group], num_slots)
     step, place, num_facts = _stride(num), 0, min(num, MAX_FACTS)
     for _ in range(num_facts):
         slot = slots.slot[first + place]
         place = (place + step) % num
         if slot >= 0:
-            if scratch.shared[slot] == 0:
-                scratch.slots[num_slots] = slot
-                num_slots += 1
-            scratch.shared[slot] += 1
+            num_slots = _count(scratch, slot, num_slots)
     return num_slots, num_facts + high - low
 
 

@@ -1,9 +1,9 @@
-"""Slots of entities: a fact of a relation with a certain entity, or with any one; and which entities share a slot.
+"""Slots: what entities have in common. To have one is to have a fact of its relation, with its entity or with any.
 
 N entities, R relations, F distinct facts in both directions, G groups, S slots.
 
 Relation R + r is the inverse of relation r. A group is all facts of one entity and relation. Entities that have a fact
-of q with o are the others of the group of o and the inverse of q, so that such a slot is a group, and no list of its
+of q with o are the other entities in the group of o and the inverse of q: this slot is that group, and no list of its
 members is stored a second time. Only groups of two facts or more are slots: one entity alone supports no rule. The
 slots after these, S in all, are the 2R relations: a fact with any entity.
 """

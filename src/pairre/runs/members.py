@@ -49,10 +49,9 @@ class Members:
             member.attached_with or (recipe.init_range, recipe.train.seed)
             for member, recipe in zip(model.embeddings(), recipes, strict=True)
         ]
-        rules, of_entities = model.rules, any(isinstance(member, EntityRules) for member in model.rule_members())
-        if rules is None:
-            return cls(recipes, attached, entity_rules=of_entities)
-        return cls(recipes, attached, rules.rules, rules.combine, of_entities)
+        given = model.rules
+        rules, combine = (given.rules, given.combine) if given else ((), None)
+        return cls(recipes, attached, rules, combine, model.has_entity_rules)
 
     def build(self, graph: Graph, device: torch.device) -> Ensemble:
         """Return an ensemble whose weights are about to be loaded."""

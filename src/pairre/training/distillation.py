@@ -48,7 +48,10 @@ class Teacher:
     @classmethod
     def of(cls, run: Run | str | Path, graph: Graph, device: torch.device) -> Teacher:
         """Return the teacher of a graph that a run, or the run of a folder, can be."""
-        opened = run if isinstance(run, Run) else load_run(run, str(device))
+        try:
+            opened = run if isinstance(run, Run) else load_run(run, str(device))
+        except RunError as error:
+            raise RunError(f"distill.teacher: {error}") from error
         if opened.graph.fingerprint != graph.fingerprint:
             raise RunError(
                 f"{opened}: from another graph than {graph.name}, so it cannot be its teacher; "
@@ -79,9 +82,9 @@ class DistillationTerm:
 
     def __init__(self, recipe: DistillRecipe, loss: LossRecipe, teacher: Teacher) -> None:
         self.model, self.weight = teacher.model, recipe.weight
-        self.of_teacher = teacher.scale / recipe.temperature
+        self.teacher_scale = teacher.scale / recipe.temperature
         # `cross-entropy` takes scores times its temperature for logits, and so does this term beside it.
-        self.of_student = (loss.temperature if loss.name == "cross-entropy" else 1.0) / recipe.temperature
+        self.student_scale = (loss.temperature if loss.name == "cross-entropy" else 1.0) / recipe.temperature
 
     @staticmethod
     def _log_softmax(logits: Tensor, scored: ScoredBatch) -> Tensor:
@@ -107,7 +110,7 @@ class DistillationTerm:
     def __call__(self, scored: ScoredBatch) -> Tensor:
         """Return the weighted divergence."""
         with torch.no_grad():
-            wanted = self._log_softmax(self._of_negatives(scored.batch) * self.of_teacher, scored)
-        given = self._log_softmax(scored.negative * self.of_student, scored)
+            wanted = self._log_softmax(self._of_negatives(scored.batch) * self.teacher_scale, scored)
+        given = self._log_softmax(scored.negative * self.student_scale, scored)
         divergence = (wanted.exp() * (wanted - given)).sum(1)
         return self.weight * (scored.targets.weight * divergence).sum()

@@ -8,8 +8,6 @@ import triton
 from torch import Tensor
 
 LAUNCH = {"num_warps": 4, "enable_fp_fusion": True}  # q − w·c is one instruction, today and in later versions
-
-
 UNROLL = 4  # terms of a sum at a time, where a formula does not say
 
 

@@ -99,10 +99,11 @@ class Probe:
         usual = self.cost(default)
         if isinstance(usual, str):
             return 0.0
-        seconds = self.least_steps * usual.per_step * self._scores(recipe) / self._scores(default)
+        seconds = self.least_steps * usual.per_step * self._features_compared(recipe) / self._features_compared(default)
         return seconds / (_FASTER_ON_GPU if self.device.type == "cuda" else 1)
 
-    def _scores(self, recipe: Recipe) -> int:
+    def _features_compared(self, recipe: Recipe) -> int:
+        """Return how many features the scores of a step compare."""
         return recipe.train.batch * (recipe.sampling.negatives or self.graph.num_entities) * recipe.model.dim
 
     def _cost(self, recipe: Recipe) -> Cost | str:
