@@ -255,9 +255,9 @@ def test_without_a_folder_the_run_stays_in_memory(graph):
 
 def test_the_simplest_of_equals_is_kept(graph):
     run = train(graph, resolve(graph, None, {**SMALL, "train.steps": 20}), device="cpu", progress=False)
-    chosen = choose([run], ["distance 1"], [], [0.5], lambda: 1.0)
+    chosen = choose([run], ["distance 1"], [], [0.5], lambda: -1.0, 0.0)
     assert (chosen.what, chosen.members, chosen.ensemble) == ("distance 1", [0], None)
-    twice = choose([run, run], ["one", "other"], [], [0.5, 0.5], lambda: 1.0)
+    twice = choose([run, run], ["one", "other"], [], [0.5, 0.5], lambda: -1.0, 0.0)
     assert twice.options["one"] == twice.options["other"] >= twice.options["one + other"]
     assert twice.what == "one"
 

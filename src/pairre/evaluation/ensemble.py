@@ -96,7 +96,7 @@ def fit_ensemble(
     graph, models = members.graph, members.models
     if not len(graph.valid):
         raise GraphError(f"{graph.name}: no validation split, on which the weights of an ensemble are chosen")
-    chosen = _sample(len(graph.valid))
+    chosen = fitted_on(len(graph.valid))
     fixed = {side: ids[chosen] for side, ids in graph.fixed_candidates("valid").items()}
     num_scores = 2 * len(chosen) * graph.num_entities * len(models)
 
@@ -110,8 +110,8 @@ def fit_ensemble(
     return FittedEnsemble(members, fitted, {**_origin(members, found, fitted), **came_later(runs)})
 
 
-def _sample(num_triples: int) -> Tensor:
-    """Return the positions of triples that weights are fitted on: all, or some of them, always the same."""
+def fitted_on(num_triples: int) -> Tensor:
+    """Return the positions of validation triples that weights are fitted on: all, or some of them, always the same."""
     if num_triples <= MAX_TRIPLES:
         return torch.arange(num_triples)
     return torch.randperm(num_triples, generator=generator(0, "ensemble"))[:MAX_TRIPLES]

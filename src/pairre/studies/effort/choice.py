@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pairre.evaluation.ensemble import FittedEnsemble, fit_ensemble
-from pairre.graph import Graph
-from pairre.rules import Rule, mine
+from pairre.evaluation.ranking import ProgressCallback
+from pairre.rules import Rule
 from pairre.runs import Run
+from pairre.studies.effort.rules import OutOfTimeError, SecondsLeft, stop_in_time
 from pairre.support.errors import PairREError
 
 log = logging.getLogger("pairre")
@@ -23,25 +25,7 @@ class Chosen:
     members: list[int]  # positions of the runs that were trained
     options: dict[str, float]  # validation MRR of everything that could have been kept
     ensemble: FittedEnsemble | None
-    with_rules: bool = False
-
-
-class _OutOfTimeError(Exception):
-    """Ends the search for rules."""
-
-
-def mine_in_time(graph: Graph, seconds_left: Callable[[], float]) -> list[Rule]:
-    """Return the rules that train supports, or none if finding them takes longer than there is time."""
-
-    def watch(_: float) -> None:
-        if seconds_left() < 0:
-            raise _OutOfTimeError
-
-    try:
-        watch(0.0)
-        return mine(graph, progress=watch)
-    except _OutOfTimeError:
-        return []
+    with_mined: bool = False  # rules, beside those that name entities
 
 
 def choose(
@@ -49,28 +33,39 @@ def choose(
     names: Sequence[str],
     rules: Sequence[Rule],
     alone: Sequence[float],
-    seconds_left: Callable[[], float],
+    seconds_left: SecondsLeft,
+    entity_seconds: float,
 ) -> Chosen:
     """Return the best of the members alone and of their ensembles, by validation MRR; of equal ones, the simplest.
 
     The MRR of an ensemble is that on triples which its weights were not fitted to. `alone` are the MRRs of the members
-    in training, which count where there is no ensemble to compare them with. Without `seconds_left`, no more is tried
-    with rules.
+    in training, which count where there is no ensemble to compare them with. Rules that name entities take part if
+    they leave `entity_seconds` for the end, otherwise those that were mined; without `seconds_left`, no more is tried
+    with either.
     """
     fits: dict[str, tuple[list[int], FittedEnsemble, bool]] = {}
-    everyone = list(range(len(runs)))
-    first = max(everyone, key=lambda m: alone[m])
-    wanted = [(everyone, False)] if len(runs) > 1 else []
-    if rules:
-        wanted += [*([(everyone, True)] if len(runs) > 1 else []), ([first], True)]
-    for members, with_rules in wanted:
-        if with_rules and seconds_left() < 0:
-            break
-        label = " + ".join([*(names[m] for m in members), *[f"{len(rules):,} rules"] * with_rules])
+
+    def add(members: list[int], mined: Sequence[Rule], entity_rules: bool, progress: ProgressCallback | None) -> None:
+        said = [f"{len(mined):,} rules"] * bool(mined) + ["entity rules"] * entity_rules
+        label = " + ".join([*(names[m] for m in members), *said])
+        chosen = [runs[m] for m in members]
         try:
-            fits[label] = members, fit_ensemble([runs[m] for m in members], rules if with_rules else None), with_rules
+            fitted = fit_ensemble(chosen, mined or None, progress=progress, entity_rules=entity_rules)
+            fits[label] = members, fitted, bool(mined)
         except PairREError as error:
             log.warning("%s: %s", label, error)
+
+    everyone = list(range(len(runs)))
+    together = [everyone] if len(runs) > 1 else []
+    for members in together:
+        add(members, [], False, None)
+    without_rules = len(fits)
+    for entity_rules, needed in [(True, entity_seconds), *[(False, 0.0)] * bool(rules)]:
+        with suppress(OutOfTimeError):
+            for members in [*together, [max(everyone, key=lambda m: alone[m])]]:
+                add(members, rules, entity_rules, stop_in_time(seconds_left, needed))
+        if len(fits) > without_rules:
+            break
     singles = dict(zip(names, alone, strict=True))
     for members, fitted, _ in fits.values():
         singles |= {names[m]: mrr for m, mrr in zip(members, fitted.member_mrr, strict=False)}  # not that of rules

@@ -104,7 +104,7 @@ class EffortPlan:
             who = ", ".join(one.name for one in self.candidates)
         again = ", then again on all of train" if self.held_out else ""
         yield f"  trained     {who}, {readable_seconds(self.member_seconds)} each{again}"
-        yield "  ends in     one run: an ensemble, with rules if train has some, or one model if that is better"
+        yield "  ends in     one run: an ensemble, with rules or without, or one model, whatever is best"
         for why in dict.fromkeys(self.left_out.values()):
             yield f"  left out    {', '.join(name for name, said in self.left_out.items() if said == why)}: {why}"
 

@@ -20,9 +20,10 @@ from pairre.graph import Graph, Split, load_graph
 from pairre.rules import mine
 from pairre.runs import Run, RunFolder, load_run
 from pairre.studies.effort.candidates import EFFORTS, EffortName
-from pairre.studies.effort.choice import Chosen, choose, mine_in_time
+from pairre.studies.effort.choice import Chosen, choose
 from pairre.studies.effort.journal import PLAN, Journal, locked_folder, state_folder, stored_graph
 from pairre.studies.effort.plan import LEAST_SECONDS, EffortPlan, make_effort_plan
+from pairre.studies.effort.rules import answer_in_time, mine_in_time
 from pairre.studies.effort.trials import Notify, Search
 from pairre.support.device import pick_device
 from pairre.support.errors import GraphError, PairREError, RecipeError, RunError, suggest
@@ -198,18 +199,22 @@ class _Effort:
         """Return the run that the effort ends in, stored in a folder."""
         search = Search(self.journal, self.searched, self.device, self.say)
         found = search.members(search.finalists(), self.progress)
-        names, members = list(found), list(found.values())
+        names, left = list(found), self._seconds_left_for_rules
+        members = [replace(run, graph=self.searched) for run in found.values()]  # what is known of it is shared
         trials = [self.journal.find(name, 0) for name in names]
-        rules = mine_in_time(self.searched, self._seconds_left_for_rules)
+        rules = mine_in_time(self.searched, left)
         alone = [trial.valid_mrr for trial in trials if trial]
-        chosen = choose(members, names, rules, alone, self._seconds_left_for_rules)
+        chosen = choose(members, names, rules, alone, left, answer_in_time(self.searched, self.graph, left))
         for what, mrr in chosen.options.items():
             self.say(f"valid MRR {mrr:.4f}  {what}{' (kept)' * (what == chosen.what)}")
         return self._finish_into(self._build_chosen(chosen, members, names), chosen, out)
 
     def _seconds_left_for_rules(self) -> float:
         """Return how long rules may still be looked for and weighed, so that the rest ends soon after the time does."""
-        return self.journal.left - self.journal.plan.finish_seconds / 2 + _TO_SPARE * self.journal.plan.seconds
+        plan, again = self.journal.plan, 0.0
+        if plan.held_out:  # members are trained once more
+            again = sum(trial.seconds for trial in self.journal.trials if trial.round == 0)
+        return self.journal.left - again - plan.finish_seconds / 2 + _TO_SPARE * plan.seconds
 
     def _build_chosen(self, chosen: Chosen, members: list[Run], names: list[str]) -> Run:
         """Return what was chosen; where triples were held out, its members are trained again on all of train."""
@@ -220,7 +225,7 @@ class _Effort:
             return kept[0]
         if not self.journal.plan.held_out:
             return chosen.ensemble.run()
-        return chosen.ensemble.run_of(kept, mine(self.graph) if chosen.with_rules else None)
+        return chosen.ensemble.run_of(kept, mine(self.graph) if chosen.with_mined else None)
 
     def _trained_on_all(self, name: str, member: Run, number: int) -> Run:
         """Return a member that is trained again on all of train, for as many steps as were best."""
