@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from pairre.evaluation.ensemble import FittedEnsemble, fit_ensemble
-from pairre.evaluation.ranking import ProgressCallback
 from pairre.rules import Rule
 from pairre.runs import Run
 from pairre.studies.effort.rules import OutOfTimeError, SecondsLeft, stop_in_time
@@ -45,7 +44,9 @@ def choose(
     """
     fits: dict[str, tuple[list[int], FittedEnsemble, bool]] = {}
 
-    def add(members: list[int], mined: Sequence[Rule], entity_rules: bool, progress: ProgressCallback | None) -> None:
+    def add(
+        members: list[int], mined: Sequence[Rule], entity_rules: bool, progress: Callable[[float], None] | None
+    ) -> None:
         said = [f"{len(mined):,} rules"] * bool(mined) + ["entity rules"] * entity_rules
         label = " + ".join([*(names[m] for m in members), *said])
         chosen = [runs[m] for m in members]
