@@ -210,6 +210,25 @@ def test_a_fault_of_a_query_is_one_line(tmp_path, query, message):
     assert message in str(caught.value).replace("\n", "LINE")
 
 
+@pytest.mark.parametrize(
+    "query", ["SELECT ?s ?p WHERE { ?s ?p ?o }", "SELECT (1 AS ?head) ?relation ?tail WHERE { ?tail ?relation ?o }"]
+)
+def test_another_thread_may_drop_an_error(tmp_path, query, monkeypatch):
+    """Results that are freed there raise an error that nobody can catch."""
+    filled(ox.Store(str(tmp_path / "store"))).flush()
+    lost, held = [], []
+    monkeypatch.setattr("sys.unraisablehook", lost.append)
+    try:
+        load(sparql=tmp_path / "store", query=query)
+    except GraphError as error:
+        held.append(error)
+    assert held
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert not lost
+
+
 def test_a_damaged_store_and_a_silent_endpoint(tmp_path):
     (tmp_path / "CURRENT").write_text("nonsense")
     with pytest.raises(GraphError, match=str(tmp_path)):

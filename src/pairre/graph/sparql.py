@@ -12,8 +12,8 @@ import re
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -177,9 +177,10 @@ def _read_results(file: TripleFile, results_format: str, checked_as: str) -> Tri
 
     with file.open() as stream, rdf_faults(file.path):
         source = checked_source(file, stream, checked_as)
-        results = pyoxigraph.parse_query_results(source, getattr(pyoxigraph.QueryResultsFormat, results_format))
+        given_format = getattr(pyoxigraph.QueryResultsFormat, results_format)
         terms = Terms(file.layout, None)  # labels of blank nodes are those of the answer
-        return terms.finish(file.columns(terms.rows(_triples(file.path, results))), {})
+        with closing(_triples(file.path, pyoxigraph.parse_query_results(source, given_format))) as triples:
+            return terms.finish(file.columns(terms.rows(triples)), {})
 
 
 def _query_store(folder: Path, query: str, layout: Layout) -> TripleColumns:
@@ -191,33 +192,36 @@ def _query_store(folder: Path, query: str, layout: Layout) -> TripleColumns:
         raise GraphError(f"{shown(folder)}: neither an address (http://…) nor the folder of a pyoxigraph store")
     with rdf_faults(f"query of {folder}"):
         try:
-            results = pyoxigraph.Store.read_only(str(folder)).query(query)
             terms = Terms(layout, None)
-            return terms.finish(TripleFile(folder).columns(terms.rows(_triples(folder, results))), {})
+            with closing(_triples(folder, pyoxigraph.Store.read_only(str(folder)).query(query))) as triples:
+                return terms.finish(TripleFile(folder).columns(terms.rows(triples)), {})
         except (OSError, RuntimeError, ValueError) as error:
             raise GraphError(f"{folder}: {shortened(one_line(error), 300)}") from error
 
 
-def _triples(where: Path, results: Any) -> Iterator[tuple[Any, Any, Any]]:
+def _triples(where: Path, results: Any) -> Generator[tuple[Any, Any, Any], None, None]:
     """Yield the terms of head, relation and tail of every result."""
     import pyoxigraph
 
-    if isinstance(results, pyoxigraph.QueryTriples):
-        yield from map(attrgetter("subject", "predicate", "object"), results)
-        return
-    if not isinstance(results, pyoxigraph.QuerySolutions):
-        raise GraphError(f"{where}: the query asks yes or no; {_WANTED}")
-    given = {variable.value.lower(): variable.value for variable in results.variables}
-    wanted = next((names for names in _VARIABLES if set(names) <= given.keys()), None)
-    if wanted is None:
-        found = shortened(" ".join(f"?{name}" for name in given.values()) or "none", 200)
-        raise GraphError(f"{where}: the query gives the variables {found}; {_WANTED}")
-    names = [given[name] for name in wanted]
-    allowed = (pyoxigraph.NamedNode | pyoxigraph.BlankNode, pyoxigraph.NamedNode, object)
-    for number, row in enumerate(results, start=1):
-        terms = tuple(row[name] for name in names)
-        for name, term, kind in zip(names, terms, allowed, strict=True):
-            if term is None or not isinstance(term, kind):
-                what = "has no value" if term is None else f"is {shortened(one_line(term))}, which is no IRI"
-                raise GraphError(f"{where}: row {number:,}: ?{name} {what}")
-        yield terms
+    try:
+        if isinstance(results, pyoxigraph.QueryTriples):
+            yield from map(attrgetter("subject", "predicate", "object"), results)
+            return
+        if not isinstance(results, pyoxigraph.QuerySolutions):
+            raise GraphError(f"{where}: the query asks yes or no; {_WANTED}")
+        given = {variable.value.lower(): variable.value for variable in results.variables}
+        wanted = next((names for names in _VARIABLES if set(names) <= given.keys()), None)
+        if wanted is None:
+            found = shortened(" ".join(f"?{name}" for name in given.values()) or "none", 200)
+            raise GraphError(f"{where}: the query gives the variables {found}; {_WANTED}")
+        names = [given[name] for name in wanted]
+        allowed = (pyoxigraph.NamedNode | pyoxigraph.BlankNode, pyoxigraph.NamedNode, object)
+        for number, row in enumerate(results, start=1):
+            terms = tuple(row[name] for name in names)
+            for name, term, kind in zip(names, terms, allowed, strict=True):
+                if term is None or not isinstance(term, kind):
+                    what = "has no value" if term is None else f"is {shortened(one_line(term))}, which is no IRI"
+                    raise GraphError(f"{where}: row {number:,}: ?{name} {what}")
+            yield terms
+    finally:
+        del results  # by the thread that has them, whoever drops the traceback of an error
