@@ -7,7 +7,6 @@ import torch
 
 import pairre
 from pairre.settings import from_values, override
-from pairre.settings.recipe import DistillRecipe, LossRecipe
 from pairre.support.errors import RunError
 from pairre.training.distillation import DistillationTerm, Teacher
 from pairre.training.step import Trainer
@@ -46,9 +45,18 @@ def scored_batch(trainer, side):
 @pytest.mark.parametrize("side", ["head", "tail"])
 @pytest.mark.parametrize(
     "sampling",
-    [{}, {"filter": False}, {"negatives": 7}, {"negatives": 7, "chunk_size": 5}, {"negatives": 7, "chunk_size": 1}],
+    [
+        {},
+        {"filter": False},
+        {"negatives": 7},
+        {"negatives": "as many as entities"},
+        {"negatives": 7, "chunk_size": 5},
+        {"negatives": 7, "chunk_size": 1},
+    ],
 )
 def test_the_term_is_the_divergence_over_negatives_that_count(graph, teacher, side, sampling):
+    if sampling.get("negatives") == "as many as entities":
+        sampling = {"negatives": graph.num_entities}
     recipe = override(RECIPE, {f"sampling.{key}": value for key, value in sampling.items()})
     trainer = Trainer(graph, recipe, torch.device("cpu"))
     scored = scored_batch(trainer, side)
@@ -57,8 +65,7 @@ def test_the_term_is_the_divergence_over_negatives_that_count(graph, teacher, si
         torch.zeros_like(scored.negative, dtype=torch.bool) if scored.targets.known is None else scored.targets.known
     )
     taught = Teacher(teacher.model, 1.7, {})
-    loss = LossRecipe(name="cross-entropy", temperature=2.0)
-    term = DistillationTerm(DistillRecipe(weight=3.0, temperature=2.0), loss, taught)
+    term = DistillationTerm(override(recipe, {"distill.weight": 3.0, "distill.temperature": 2.0}), taught)
     expected = 0.0
     for n in range(len(scored.positive)):
         ends = [int(scored.batch.anchor[n]), int(scored.batch.true[n])]

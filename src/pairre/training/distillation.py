@@ -22,7 +22,7 @@ from pairre.evaluation.mixing import temperatures
 from pairre.graph import Graph
 from pairre.models import Chunked, Model, Own
 from pairre.runs import Run, load_run, weight_files
-from pairre.settings.recipe import DistillRecipe, LossRecipe
+from pairre.settings.recipe import Recipe
 from pairre.support.errors import RunError
 from pairre.support.randomness import generator
 from pairre.support.tensors import read_metadata
@@ -80,11 +80,13 @@ def _scale(run: Run) -> float:
 class DistillationTerm:
     """Weight × KL(softmax(teacher / T) ‖ softmax(student / T)) over the negatives, a mean over the batch."""
 
-    def __init__(self, recipe: DistillRecipe, loss: LossRecipe, teacher: Teacher) -> None:
-        self.model, self.weight = teacher.model, recipe.weight
-        self.teacher_scale = teacher.scale / recipe.temperature
+    def __init__(self, recipe: Recipe, teacher: Teacher) -> None:
+        loss, temperature = recipe.loss, recipe.distill.temperature
+        self.model, self.weight = teacher.model, recipe.distill.weight
+        self.teacher_scale = teacher.scale / temperature
         # `cross-entropy` takes scores times its temperature for logits, and so does this term beside it.
-        self.student_scale = (loss.temperature if loss.name == "cross-entropy" else 1.0) / recipe.temperature
+        self.student_scale = (loss.temperature if loss.name == "cross-entropy" else 1.0) / temperature
+        self.over_all = recipe.sampling.negatives == 0
 
     @staticmethod
     def _log_softmax(logits: Tensor, scored: ScoredBatch) -> Tensor:
@@ -96,7 +98,7 @@ class DistillationTerm:
         """Return the teacher's scores [B, K] of the negatives."""
         ends = (batch.anchor, batch.true) if batch.side == "tail" else (batch.true, batch.anchor)
         triples = torch.stack([ends[0], batch.relation, ends[1]], 1)
-        if batch.negative_ids.shape[1] == self.model.num_entities:
+        if self.over_all:
             return self.model.score_all(triples, batch.side)
         match batch.layout:
             case Own():

@@ -98,7 +98,7 @@ class Trainer:
         self.terms = {side: _build_terms(self.model, recipe, self.sampler, self.rules, side) for side in STEP_SIDES}
         if teacher:
             for terms in self.terms.values():
-                terms.append(DistillationTerm(recipe.distill, recipe.loss, teacher))
+                terms.append(DistillationTerm(recipe, teacher))
         self.step_number = torch.zeros((), dtype=torch.int64, device=device)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)  # since `mean_loss` was last called
         self.model.step = self.step_number  # the same tensor: dropout and sampled neighbours follow it
